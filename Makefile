@@ -1,0 +1,58 @@
+# Every target makes the environment it needs, in .venv, from nothing but Python 3.11, make and (if there is one) gcc.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+KERNEL_SOURCES := $(wildcard src/barnabas/records/_kernel*.pyx src/barnabas/records/_kernel*.pxi src/barnabas/records/_kernel*.h)
+PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help run test lint format bench docs sanitize clean
+
+help:
+	@echo "make run       the main job on a temporary log, with a summary"
+	@echo "make test      everything that must pass: lint, types, layers, tests"
+	@echo "make lint      ruff, mypy and import-linter alone"
+	@echo "make format    rewrite the sources in the house's format"
+	@echo "make bench     the measurements of benchmarks/"
+	@echo "make docs      rewrite the generated pages"
+	@echo "make sanitize  fuzz the compiled kernel under AddressSanitizer"
+	@echo "make clean     remove the environment and everything built"
+
+$(VENV)/.runtime: pyproject.toml setup.py constraints.txt $(KERNEL_SOURCES)
+	@echo "preparing $(VENV) (once)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP_INSTALL) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	@echo "installing the tools for development (once)"
+	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $@
+
+run: $(VENV)/.runtime
+	@$(BIN)/python -m barnabas.cli.demo
+
+test: lint
+	@$(BIN)/pytest -q
+
+lint: $(VENV)/.dev
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check --quiet || { echo "run 'make format'"; exit 1; }
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache | tail -n 4
+
+format: $(VENV)/.dev
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+bench: $(VENV)/.dev
+	@$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.runtime
+	@$(BIN)/python -m barnabas.cli.settings_page > docs/settings.md
+
+sanitize: $(VENV)/.dev
+	@tests/sanitizer/run.sh
+
+clean:
+	rm -rf $(VENV) .cache build src/*.egg-info src/barnabas/records/_kernel*.so src/barnabas/records/_kernel.c

@@ -1,0 +1,3 @@
+"""Barnabas: a distributed commit log that speaks Apache Kafka's wire protocol."""
+
+__version__ = "0.1.0"

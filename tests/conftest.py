@@ -1,0 +1,13 @@
+"""What every test shares."""
+
+import pytest
+from hypothesis import settings
+
+# A slow machine must not fail a property test.
+settings.register_profile("barnabas", deadline=None)
+settings.load_profile("barnabas")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Warnings are errors here, but this one is kafka-python's own, raised while it is imported.
+    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")

@@ -1,0 +1,74 @@
+from collections.abc import Iterable
+
+from barnabas.records.batch import BatchHeader, Buffer
+from barnabas.records.results import BatchScan, Columns, FilteredRecords, RecordSummary
+
+def crc32c(data: Buffer, initial: int = 0, *, portable: bool = False) -> int: ...
+
+class RecordWalker:
+    def __init__(
+        self,
+        count: int,
+        base_timestamp: int,
+        require_keys: bool = False,
+        *,
+        consecutive: bool = True,
+        last_offset_delta: int | None = None,
+    ) -> None: ...
+    def feed(self, chunk: Buffer) -> None: ...
+    def finish(self) -> RecordSummary: ...
+
+def walk_records(
+    records: Buffer,
+    count: int,
+    base_timestamp: int,
+    require_keys: bool = False,
+    *,
+    consecutive: bool = True,
+    last_offset_delta: int | None = None,
+) -> RecordSummary: ...
+def scan_batches(buffer: Buffer, position: int = 0, *, verify: bool = True, limit: int = 2147483647) -> BatchScan: ...
+def seek_offset(buffer: Buffer, target_offset: int) -> tuple[int, bool]: ...
+def find_timestamp(
+    records: Buffer, count: int, base_timestamp: int, target_timestamp: int, first_delta: int = 0
+) -> tuple[int, int] | None: ...
+
+class ColumnDecoder:
+    def __init__(
+        self,
+        first_offset: int = 0,
+        end_offset: int = 9223372036854775807,
+        with_headers: bool = True,
+        *,
+        verify: bool = True,
+        column_bytes_max: int = 2147483647,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def append_run(self, run: Buffer, aborted: Iterable[tuple[int, int, int]] = ()) -> int: ...
+    def append_records(self, records: Buffer, header: BatchHeader) -> bool: ...
+    def finish(self) -> Columns: ...
+
+def encode_records(
+    columns: Columns, start: int, stop: int, base_timestamp: int, max_bytes: int
+) -> tuple[bytes, int, int]: ...
+
+class KeyOffsets:
+    capacity: int
+    def __init__(self, memory_bytes: int, secret: bytes) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    def clear(self) -> None: ...
+    def add_records(self, records: Buffer, count: int, base_offset: int) -> int: ...
+    def latest(self, key: bytes) -> int: ...
+
+def filter_records(
+    records: Buffer,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    newest: KeyOffsets,
+    *,
+    drop_tombstones: bool,
+    new_base_timestamp: int,
+) -> FilteredRecords: ...

@@ -1,0 +1,260 @@
+/* Reading and writing single records. Every read of bytes that someone else wrote happens here, against an end pointer.
+ *
+ * A record: varint length, then that many bytes: attributes (1 byte), varlong timestamp delta, varint offset delta,
+ * varint key length and key, varint value length and value, varint header count, then per header varint key length and
+ * key, varint value length and value. Varints are zigzag-encoded; a negative length means null.
+ *
+ * As in Apache Kafka a varint has at most 5 bytes (varlong: 10), bits beyond 32 (64) are dropped, any negative key or
+ * value length is null, record attributes are ignored, and timestamps wrap around like Java's long.
+ */
+#ifndef BARNABAS_KERNEL_PARSE_H
+#define BARNABAS_KERNEL_PARSE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
+enum problem {
+    FINE = 0,
+    BAD_VARINT,
+    BAD_LENGTH,
+    BAD_HEADER_COUNT,
+    BAD_HEADER,
+    LENGTH_MISMATCH,
+    NOT_CONSECUTIVE,
+    NOT_INCREASING,
+    BEYOND_LAST_OFFSET,
+    NEGATIVE_COUNT,
+    LEFT_OVER,
+    TOO_FEW,
+    MISSING_KEYS,
+    NO_MEMORY,
+    BAD_CRC,
+    BAD_MAGIC,
+    BAD_BATCH_LENGTH,
+    NEGATIVE_LAST_OFFSET,
+    BAD_OFFSETS,
+    INCOMPLETE,
+    BAD_COLUMNS
+};
+
+struct record {
+    const uint8_t *start;           /* the length varint */
+    const uint8_t *body;            /* the attributes byte */
+    const uint8_t *after_timestamp; /* the offset delta varint */
+    const uint8_t *key;             /* NULL for a null key */
+    const uint8_t *value;           /* NULL for a null value */
+    const uint8_t *headers;
+    const uint8_t *end;
+    int64_t timestamp_delta;
+    int32_t offset_delta;
+    int32_t key_length;
+    int32_t value_length;
+    int32_t header_count;
+};
+
+struct header {
+    const uint8_t *key;
+    const uint8_t *value; /* NULL for a null value */
+    int32_t key_length;
+    int32_t value_length;
+};
+
+static inline int64_t wrapping_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+static inline int64_t wrapping_subtract(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
+
+static inline int32_t unzigzag32(uint32_t v) { return (int32_t)((v >> 1) ^ (0u - (v & 1))); }
+static inline int64_t unzigzag64(uint64_t v) { return (int64_t)((v >> 1) ^ (0ull - (v & 1))); }
+static inline uint64_t zigzag64(int64_t v) { return ((uint64_t)v << 1) ^ (uint64_t)(v < 0 ? -1 : 0); }
+
+/* The readers return where the varint ends, or NULL when it does not end before `end` or is too long.
+ * One and two bytes are what nearly every varint has, so they are read without a loop. */
+static const uint8_t *read_long_varint(const uint8_t *at, const uint8_t *end, int bytes_max, uint64_t *bits) {
+    *bits = 0;
+    for (int shift = 0; shift < 7 * bytes_max; shift += 7) {
+        if (at == end) return NULL;
+        uint8_t byte = *at++;
+        *bits |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) return at;
+    }
+    return NULL;
+}
+
+static inline const uint8_t *read_varint(const uint8_t *at, const uint8_t *end, int32_t *value) {
+    uint64_t bits;
+    if (end - at >= 2) {
+        uint32_t first = at[0], second = at[1];
+        if (first < 0x80) {
+            *value = unzigzag32(first);
+            return at + 1;
+        }
+        if (second < 0x80) {
+            *value = unzigzag32((first & 0x7f) | second << 7);
+            return at + 2;
+        }
+    }
+    at = read_long_varint(at, end, 5, &bits);
+    *value = unzigzag32((uint32_t)bits);
+    return at;
+}
+
+static inline const uint8_t *read_varlong(const uint8_t *at, const uint8_t *end, int64_t *value) {
+    uint64_t bits;
+    if (end - at >= 2) {
+        uint32_t first = at[0], second = at[1];
+        if (first < 0x80) {
+            *value = unzigzag32(first);
+            return at + 1;
+        }
+        if (second < 0x80) {
+            *value = unzigzag32((first & 0x7f) | second << 7);
+            return at + 2;
+        }
+    }
+    at = read_long_varint(at, end, 10, &bits);
+    *value = unzigzag64(bits);
+    return at;
+}
+
+static inline int64_t varint_bytes(int64_t value) {
+    uint64_t bits = zigzag64(value);
+    int64_t bytes = 1;
+    while (bits >= 0x80) {
+        bits >>= 7;
+        bytes++;
+    }
+    return bytes;
+}
+
+static inline uint8_t *write_varint(uint8_t *at, int64_t value) {
+    uint64_t bits = zigzag64(value);
+    while (bits >= 0x80) {
+        *at++ = (uint8_t)(bits | 0x80);
+        bits >>= 7;
+    }
+    *at++ = (uint8_t)bits;
+    return at;
+}
+
+/* A length and that many bytes, which must lie before `end`; *data is NULL when the length is negative. */
+static inline const uint8_t *read_bytes(const uint8_t *at, const uint8_t *end, const uint8_t **data, int32_t *length) {
+    at = read_varint(at, end, length);
+    if (at == NULL) return NULL;
+    if (*length < 0) {
+        *data = NULL;
+        return at;
+    }
+    if (*length > end - at) return NULL;
+    *data = at;
+    return at + *length;
+}
+
+static inline const uint8_t *read_record_header(const uint8_t *at, const uint8_t *end, struct header *header) {
+    at = read_bytes(at, end, &header->key, &header->key_length);
+    if (at == NULL || header->key == NULL) return NULL;
+    return read_bytes(at, end, &header->value, &header->value_length);
+}
+
+/* Reads the record at `at` and checks all of its structure; it has been proved to lie in [at, end). */
+static inline int parse_record(const uint8_t *at, const uint8_t *end, struct record *record) {
+    int32_t length;
+    record->start = at;
+    at = read_varint(at, end, &length);
+    if (at == NULL) return BAD_VARINT;
+    if (length < 1 || length > end - at) return BAD_LENGTH;
+    record->body = at;
+    end = at + length;
+    record->end = end;
+    at = read_varlong(at + 1, end, &record->timestamp_delta);
+    if (at == NULL) return BAD_VARINT;
+    record->after_timestamp = at;
+    at = read_varint(at, end, &record->offset_delta);
+    if (at == NULL) return BAD_VARINT;
+    at = read_bytes(at, end, &record->key, &record->key_length);
+    if (at == NULL) return BAD_LENGTH;
+    at = read_bytes(at, end, &record->value, &record->value_length);
+    if (at == NULL) return BAD_LENGTH;
+    at = read_varint(at, end, &record->header_count);
+    if (at == NULL) return BAD_VARINT;
+    if (record->header_count < 0 || record->header_count > (end - at) / 2) return BAD_HEADER_COUNT;
+    record->headers = at;
+    for (int32_t i = 0; i < record->header_count; i++) {
+        struct header header;
+        at = read_record_header(at, end, &header);
+        if (at == NULL) return BAD_HEADER;
+    }
+    return at == end ? FINE : LENGTH_MISMATCH;
+}
+
+/* Memory that grows without the GIL. */
+struct growing {
+    uint8_t *data;
+    size_t size;
+    size_t capacity;
+};
+
+#define HUGE_PAGES_BYTES (4u << 20)
+
+/* Touching fresh memory page by page costs more than filling it, so large columns ask for huge pages. */
+static inline void ask_for_huge_pages(uint8_t *data, size_t capacity) {
+#ifdef MADV_HUGEPAGE
+    const uintptr_t page_bytes = 4096;
+    uintptr_t start = ((uintptr_t)data + page_bytes - 1) & ~(page_bytes - 1);
+    uintptr_t end = ((uintptr_t)data + capacity) & ~(page_bytes - 1);
+    if (capacity >= HUGE_PAGES_BYTES) (void)madvise((void *)start, end - start, MADV_HUGEPAGE);
+#endif
+}
+
+static inline int reserve(struct growing *memory, size_t extra) {
+    if (memory->capacity - memory->size >= extra) return FINE;
+    if (extra > (size_t)PTRDIFF_MAX / 2 - memory->size) return NO_MEMORY;
+    size_t capacity = memory->size + extra;
+    if (capacity < memory->capacity + memory->capacity / 2) capacity = memory->capacity + memory->capacity / 2;
+    if (capacity < 64) capacity = 64;
+    uint8_t *data = (uint8_t *)realloc(memory->data, capacity);
+    if (data == NULL) return NO_MEMORY;
+    memory->data = data;
+    memory->capacity = capacity;
+    ask_for_huge_pages(data, capacity);
+    return FINE;
+}
+
+/* The room for these has been reserved. */
+static inline void put_int64(struct growing *memory, int64_t value) {
+    memcpy(memory->data + memory->size, &value, sizeof value);
+    memory->size += sizeof value;
+}
+
+static inline void put_int32(struct growing *memory, int32_t value) {
+    memcpy(memory->data + memory->size, &value, sizeof value);
+    memory->size += sizeof value;
+}
+
+static inline void put_bytes(struct growing *memory, const uint8_t *data, size_t length) {
+    if (length) memcpy(memory->data + memory->size, data, length);
+    memory->size += length;
+}
+
+static inline int64_t load_int64(const uint8_t *at) {
+    int64_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+static inline int32_t load_int32(const uint8_t *at) {
+    int32_t value;
+    memcpy(&value, at, sizeof value);
+    return value;
+}
+
+static inline uint64_t load_big_endian(const uint8_t *at, int bytes) {
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++) value = value << 8 | at[i];
+    return value;
+}
+
+#endif

@@ -1,0 +1,52 @@
+"""The record kernel: compiled where it could be built, else its Python reference, under the same names."""
+
+try:
+    from barnabas.records._kernel import (
+        ColumnDecoder,
+        KeyOffsets,
+        RecordWalker,
+        crc32c,
+        encode_records,
+        filter_records,
+        find_timestamp,
+        scan_batches,
+        seek_offset,
+        walk_records,
+    )
+
+    IS_COMPILED = True
+except ImportError:
+    from barnabas.records.reference import (  # type: ignore[assignment]
+        ColumnDecoder,
+        KeyOffsets,
+        RecordWalker,
+        crc32c,
+        encode_records,
+        filter_records,
+        find_timestamp,
+        scan_batches,
+        seek_offset,
+        walk_records,
+    )
+
+    IS_COMPILED = False
+
+from barnabas.records.results import BatchScan, Columns, FilteredRecords, RecordSummary
+
+__all__ = [
+    "IS_COMPILED",
+    "BatchScan",
+    "ColumnDecoder",
+    "Columns",
+    "FilteredRecords",
+    "KeyOffsets",
+    "RecordSummary",
+    "RecordWalker",
+    "crc32c",
+    "encode_records",
+    "filter_records",
+    "find_timestamp",
+    "scan_batches",
+    "seek_offset",
+    "walk_records",
+]

@@ -1,0 +1,252 @@
+"""The two sparse indexes of a segment: offset to position, and timestamp to offset.
+
+```
+.index      8 bytes an entry: offset - base offset (int32), position of the batch (int32)
+.timeindex 12 bytes an entry: largest timestamp so far (int64), offset of that batch - base offset (int32)
+```
+
+Big-endian, both columns increasing, one entry per `index.interval.bytes` of log. An offset entry names the *last*
+offset of the batch at its position, as Kafka's does.
+
+New entries gather in memory and reach the file in blocks, or when the log is flushed, rolled or closed. A crash may
+lose entries: those above the recovery point are rebuilt by recovery, those below it were synced with the log. Lookups
+search the file through a read-only map, or the entries still in memory.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from struct import Struct
+from typing import ClassVar, Final, NamedTuple
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.filesystem import FileSystem
+from barnabas.base.ids import NO_TIMESTAMP, Offset, Position, TimestampMs
+from barnabas.storage.handles import Handles
+
+_BLOCK_BYTES: Final = 4096
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+
+
+class OffsetPosition(NamedTuple):
+    """The batch at `position` ends with `offset`."""
+
+    offset: Offset
+    position: Position
+
+
+class TimestampOffset(NamedTuple):
+    """No record before `offset` has a timestamp above `timestamp`; that of `offset`'s batch is the largest so far."""
+
+    timestamp: TimestampMs
+    offset: Offset
+
+
+class CorruptIndex(BarnabasError):  # noqa: N818 - a fact about bytes, named as one
+    """An index file that cannot be one: it is rebuilt from the log."""
+
+
+class SparseIndex:
+    """What both indexes share: a sorted array of entries, in a file and a tail in memory."""
+
+    ENTRY: ClassVar[Struct]
+    KEY: ClassVar[int]
+    """Which column of an entry is the relative offset."""
+
+    __slots__ = ("_files", "_handles", "_stored", "_tail", "base_offset", "bytes_max", "path")
+
+    def __init__(self, files: FileSystem, handles: Handles, path: str, base_offset: Offset, bytes_max: int) -> None:
+        self._files = files
+        self._handles = handles
+        self.path = path
+        self.base_offset = base_offset
+        self.bytes_max = bytes_max
+        self._stored = 0
+        """Entries in the file."""
+        self._tail: bytes | bytearray = b""
+        """Entries not yet in the file; a bytearray only when there are some, for the sake of many idle logs."""
+
+    def load(self) -> None:
+        """Takes over an existing file, when its length can be that of an index."""
+        size = self._files.size(self.path)
+        if size % self.ENTRY.size:
+            raise CorruptIndex(f"{self.path}: {size} bytes are not a whole number of {self.ENTRY.size}-byte entries")
+        self._stored = size // self.ENTRY.size
+        # The first batch never gets an entry, so a last entry at the base offset is padding that Kafka left in a crash.
+        if self._stored and self._last_relative_offset() <= 0:
+            raise CorruptIndex(f"{self.path}: the last entry does not lie after the base offset {self.base_offset}")
+
+    def _last_relative_offset(self) -> int:
+        return int(self._entry(self.count - 1)[self.KEY])
+
+    @property
+    def count(self) -> int:
+        return self._stored + len(self._tail) // self.ENTRY.size
+
+    @property
+    def is_full(self) -> bool:
+        """One entry is kept free, for the last one that closing a segment adds."""
+        return (self.count + 1) * self.ENTRY.size >= self.bytes_max
+
+    def _map(self) -> memoryview:
+        file = self._files.open(self.path)
+        try:
+            return file.map(self._stored * self.ENTRY.size)
+        finally:
+            file.close()
+
+    def _entry(self, number: int) -> tuple[int, int]:
+        if number >= self._stored:
+            return self.ENTRY.unpack_from(self._tail, (number - self._stored) * self.ENTRY.size)
+        return self.ENTRY.unpack_from(self._handles.map(self, self._map), number * self.ENTRY.size)
+
+    def _floor(self, target: int, column: int) -> int:
+        """The number of the last entry whose column is at most `target`, or -1."""
+        entry, unpack = self.ENTRY.size, self.ENTRY.unpack_from
+        tail = self._tail
+        if tail and unpack(tail, 0)[column] <= target:
+            found = bisect_right(range(len(tail) // entry), target, key=lambda slot: unpack(tail, slot * entry)[column])
+            return self._stored + found - 1
+        if not self._stored:
+            return -1
+        view = self._handles.map(self, self._map)
+        return bisect_right(range(self._stored), target, key=lambda slot: unpack(view, slot * entry)[column]) - 1
+
+    def _add(self, first: int, second: int) -> None:
+        if not self._tail:
+            self._tail = bytearray()
+        assert isinstance(self._tail, bytearray)
+        self._tail += self.ENTRY.pack(first, second)
+
+    def store(self) -> None:
+        """Moves the entries in memory to the file."""
+        if not self._tail and self._stored:
+            return
+        file = self._files.open(self.path, write=True, create=True)
+        try:
+            if self._tail:
+                file.write_at([self._tail], self._stored * self.ENTRY.size)
+        finally:
+            file.close()
+        self._handles.drop(self)
+        self._stored += len(self._tail) // self.ENTRY.size
+        self._tail = b""
+
+    def store_block(self) -> None:
+        """Moves the entries in memory to the file when they are enough to be worth it."""
+        if len(self._tail) >= _BLOCK_BYTES:
+            self.store()
+
+    def _cut(self, count: int) -> None:
+        """Keeps only the first `count` entries."""
+        assert 0 <= count <= self.count
+        if count >= self._stored:
+            self._tail = bytearray(self._tail[: (count - self._stored) * self.ENTRY.size])
+            return
+        self._tail = b""
+        self._handles.drop(self)
+        file = self._files.open(self.path, write=True)
+        try:
+            file.truncate(count * self.ENTRY.size)
+        finally:
+            file.close()
+        self._stored = count
+
+    def reset(self) -> None:
+        """Starts again from nothing, whatever the file holds."""
+        self._handles.drop(self)
+        self._tail = b""
+        self._stored = 0
+        file = self._files.open(self.path, write=True, create=True)
+        try:
+            file.truncate(0)
+        finally:
+            file.close()
+
+    def drop_handle(self) -> None:
+        self._handles.drop(self)
+
+    def attach(self, handles: Handles) -> None:
+        self._handles = handles
+
+    def move(self, path: str) -> None:
+        """Follows the file to a new name. A file that does not exist yet has nothing to rename."""
+        if self._files.exists(self.path):
+            self._files.rename(self.path, path)
+        self.path = path
+
+    def is_increasing(self) -> bool:
+        """Whether every entry lies after the one before, as a crash that lost a page in the middle would break."""
+        previous: tuple[int, int] = (-1, -1)
+        for number in range(self.count):
+            entry = self._entry(number)
+            if not (entry[0] > previous[0] and entry[1] > previous[1]):
+                return False
+            previous = entry
+        return True
+
+    def check_invariants(self) -> None:
+        assert self.is_increasing(), f"{self.path} is not increasing"
+
+
+class OffsetIndex(SparseIndex):
+    """Where to begin looking for an offset."""
+
+    ENTRY = Struct(">ii")
+    KEY = 0
+
+    __slots__ = ()
+
+    def add(self, offset: Offset, position: Position) -> None:
+        self._add(offset - self.base_offset, position)
+
+    def lookup(self, offset: Offset) -> OffsetPosition:
+        """The last entry at or before the offset; the start of the segment when there is none."""
+        number = self._floor(offset - self.base_offset, 0)
+        return self.entry(number) if number >= 0 else OffsetPosition(self.base_offset, 0)
+
+    def entry(self, number: int) -> OffsetPosition:
+        relative_offset, position = self._entry(number)
+        return OffsetPosition(self.base_offset + relative_offset, position)
+
+    def last(self) -> OffsetPosition:
+        return self.entry(self.count - 1) if self.count else OffsetPosition(self.base_offset, 0)
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Drops every entry for `offset` and above."""
+        self._cut(self._floor(offset - self.base_offset - 1, 0) + 1)
+
+    def __iter__(self) -> Iterator[OffsetPosition]:
+        return (self.entry(number) for number in range(self.count))
+
+
+class TimeIndex(SparseIndex):
+    """From which offset on a timestamp can be found."""
+
+    ENTRY = Struct(">qi")
+    KEY = 1
+
+    __slots__ = ()
+
+    def add(self, timestamp: TimestampMs, offset: Offset) -> None:
+        """Adds the entry if it says something new: timestamps increase from entry to entry."""
+        if timestamp > self.last().timestamp:
+            self._add(timestamp, offset - self.base_offset)
+
+    def lookup(self, timestamp: TimestampMs) -> TimestampOffset:
+        """The last entry at or before the timestamp: records with a later one are not before its offset."""
+        number = self._floor(timestamp, 0)
+        return self.entry(number) if number >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    def entry(self, number: int) -> TimestampOffset:
+        timestamp, relative_offset = self._entry(number)
+        return TimestampOffset(timestamp, self.base_offset + relative_offset)
+
+    def last(self) -> TimestampOffset:
+        return self.entry(self.count - 1) if self.count else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Drops every entry for `offset` and above."""
+        self._cut(self._floor(offset - self.base_offset - 1, 1) + 1)
+
+    def __iter__(self) -> Iterator[TimestampOffset]:
+        return (self.entry(number) for number in range(self.count))

@@ -1,0 +1,580 @@
+"""The log of one partition: records in, offsets out, kept in segments on disk.
+
+Appending has two steps. `append` checks a batch, gives it its offsets and stages it in memory; `write` puts everything
+that was staged since the last one into the active segment with one system call. An event loop stages all requests of a
+tick and writes once; nothing staged is readable or acknowledged before. When a write fails, everything staged is undone
+(offsets, producers, epochs) and the log is as if it had not been asked. An append is in the log exactly if, after
+`write`, its last offset lies below the end offset.
+
+```
+ log start            high watermark        end offset      staged end
+     |  readable records    |   written          |  staged       |
+-----+----------------------+--------------------+---------------+--->  offsets
+```
+
+Flushing is lazy: `plan_flush` says what to sync, the plan runs in a worker thread, `finish_flush` moves the recovery
+point. Deleting is lazy too: `delete_due_segments` renames, `take_doomed` hands over what a worker then removes.
+
+Owner: one thread (a broker's event loop). It never waits here for anything but the page cache.
+Crash: `barnabas.storage.recovery` opens what is left; everything below the recovery point is intact, above it a valid
+prefix of what was written.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final, NamedTuple
+
+from barnabas.base.clock import Clock
+from barnabas.base.errors import DiskFailed, InvalidRecords
+from barnabas.base.filesystem import Buffer, FileSystem
+from barnabas.base.ids import LeaderEpoch, Offset, TimestampMs, TopicPartition
+from barnabas.records import kernel
+from barnabas.records.batch import BatchHeader, assign, read_header, split_batches
+from barnabas.records.control import read_batch_marker
+from barnabas.storage.checkpoints import write_leader_epochs
+from barnabas.storage.epochs import EpochEntry, LeaderEpochs
+from barnabas.storage.flush import FlushPlan
+from barnabas.storage.handles import Handles
+from barnabas.storage.producer_state import Duplicate, Origin
+from barnabas.storage.producers import CompletedTransaction, Producers, Savepoint
+from barnabas.storage.replay import rebuild_producers, track_producer
+from barnabas.storage.retention import Expiry, SegmentFacts, due_for_deletion
+from barnabas.storage.segment import LOG_SUFFIX, FileSlice, FoundTimestamp, Segment, StagedBatch
+from barnabas.storage.segments import Segments
+from barnabas.storage.settings import LogConfig
+from barnabas.storage.snapshots import Snapshots
+from barnabas.storage.transaction_index import AbortedTransaction
+from barnabas.storage.validate import accept_batch
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+DELETED_SUFFIX: Final = ".deleted"
+SWAP_SUFFIX: Final = ".swap"
+CLEANED_SUFFIX: Final = ".cleaned"
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+SEGMENT_BYTES_LIMIT: Final = 2**31 - 1
+"""Positions in the offset index are 32-bit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where an append went. Final once `Log.write` has returned."""
+
+    base_offset: Offset
+    last_offset: Offset
+    append_time_ms: TimestampMs
+    """Set when the topic uses log-append time, else `NO_TIMESTAMP`."""
+    is_duplicate: bool = False
+
+
+class LogRead(NamedTuple):
+    """What a read found: a range of a file, or nothing yet. Whoever asked releases the slice."""
+
+    slice: FileSlice | None
+
+    @property
+    def length(self) -> int:
+        return self.slice.length if self.slice else 0
+
+
+class _Staged:
+    """What `append` has accepted and `write` has not yet written, with what undoes it."""
+
+    __slots__ = ("aborted", "batches", "buffers", "epochs", "messages", "savepoint", "size_bytes")
+
+    def __init__(self, savepoint: Savepoint, epochs: tuple[EpochEntry, ...]) -> None:
+        self.buffers: list[Buffer] = []
+        self.batches: list[StagedBatch] = []
+        self.aborted: list[CompletedTransaction] = []
+        self.size_bytes = 0
+        self.messages = 0
+        self.savepoint = savepoint
+        self.epochs = epochs
+
+
+class Log:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        handles: Handles,
+        clock: Clock,
+        random: Random,
+        directory: str,
+        partition: TopicPartition,
+        config: LogConfig,
+        *,
+        segments: Segments,
+        snapshots: Snapshots,
+        producers: Producers,
+        epochs: LeaderEpochs,
+        log_start_offset: Offset,
+        end_offset: Offset,
+        recovery_point: Offset,
+    ) -> None:
+        self._files = files
+        self._handles = handles
+        self._clock = clock
+        self._random = random
+        self.directory = directory
+        self.partition = partition
+        self.config = config
+        self.segments = segments
+        self.producers = producers
+        self.epochs = epochs
+        self.log_start_offset = log_start_offset
+        self.end_offset = end_offset
+        self.recovery_point = recovery_point
+        self.high_watermark = log_start_offset
+        self.snapshots = snapshots
+        self._staged: _Staged | None = None
+        self._staged_end = end_offset
+        self._failure: DiskFailed | None = None
+        self._has_new_names = True
+        self._unflushed_messages = 0
+        self._flushed_ms = clock.now_ms()
+        self._doomed: list[tuple[TimestampMs, Segment]] = []
+        self._truncations = 0
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    @property
+    def staged_end_offset(self) -> Offset:
+        """The next offset that an append will get."""
+        return self._staged_end
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        return self.producers.last_stable_offset(self.high_watermark)
+
+    def advance_high_watermark(self, offset: Offset) -> None:
+        """Everything below is on every in-sync replica: readable, and deletable by retention."""
+        assert offset <= self.end_offset
+        self.high_watermark = offset
+        self.producers.advance_high_watermark(offset)
+
+    # -- appending -----------------------------------------------------------------------------------------------
+
+    def append(self, records: Buffer, leader_epoch: LeaderEpoch, origin: Origin = Origin.CLIENT) -> Appended:
+        """Stages batches that get their offsets here, on the leader. Raises without a trace when one is refused.
+
+        A retried batch that the log has already is not staged again; the answer says where it is.
+        """
+        now_ms = self._clock.now_ms()
+        accepted = [
+            accept_batch(header, batch, self.config, now_ms, origin) for header, batch in split_batches(records)
+        ]
+        if not accepted:
+            raise InvalidRecords("there is no batch to append")
+        if origin is Origin.CLIENT and len(accepted) > 1:
+            raise InvalidRecords(f"{len(accepted)} batches in one append, where a client sends one")
+        if (total := sum(len(one.batch) for one in accepted)) > self._segment_bytes_max:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{total} bytes do not fit into segment.bytes={self._segment_bytes_max}",
+            )
+        base_offset = self._staged_end
+        for one in accepted:
+            if duplicate := self._check_producer(one.header, one.batch, origin):
+                return Appended(duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, is_duplicate=True)
+        self._make_room(total, accepted[0].header, base_offset + sum(one.header.count for one in accepted), now_ms)
+        for one in accepted:
+            assign(one.batch, self._staged_end, leader_epoch)
+            self._stage(read_header(one.batch), one.batch)
+        return Appended(base_offset, self._staged_end - 1, accepted[0].append_time_ms)
+
+    def append_as_follower(self, records: Buffer) -> None:
+        """Stages batches that a leader has given their offsets; they are checked, and never changed."""
+        scan = kernel.scan_batches(records)
+        if scan.problem or scan.valid_bytes != len(records):
+            raise InvalidRecords(scan.problem or f"{len(records) - scan.valid_bytes} bytes of an incomplete batch")
+        position = 0
+        view = memoryview(records)
+        for header in scan.headers:
+            if header.base_offset < self._staged_end:
+                raise InvalidRecords(f"offset {header.base_offset}, but the log ends at {self._staged_end}")
+            batch = view[position : position + header.size_bytes]
+            self._check_producer(header, batch, Origin.REPLICATION)
+            self._make_room(header.size_bytes, header, header.next_offset, self._clock.now_ms())
+            self._stage(header, batch)
+            position += header.size_bytes
+
+    def _check_producer(self, header: BatchHeader, batch: memoryview, origin: Origin) -> Duplicate | None:
+        if not header.has_producer:
+            return None
+        if not header.is_control:
+            return self.producers.check(header, origin=origin)
+        marker = read_batch_marker(batch)
+        if marker:
+            self.producers.check_marker(header, coordinator_epoch=marker.coordinator_epoch, origin=origin)
+        return None
+
+    @property
+    def _segment_bytes_max(self) -> int:
+        return min(self.config.segment_bytes, SEGMENT_BYTES_LIMIT)
+
+    def _make_room(self, size_bytes: int, header: BatchHeader, next_offset: Offset, now_ms: TimestampMs) -> None:
+        """Rolls when the active segment must not take this append any more."""
+        active = self.segments.active
+        staged_bytes = self._staged.size_bytes if self._staged else 0
+        filled_bytes = active.size + staged_bytes
+        is_due = filled_bytes > 0 and (
+            filled_bytes + size_bytes > self._segment_bytes_max
+            or not active.accepts(next_offset - 1)
+            or active.waited_ms(now_ms, header.max_timestamp) > self.config.roll_after_ms - active.roll_jitter_ms
+        )
+        if is_due:
+            try:
+                self.write()
+            except DiskFailed as error:
+                self._failure = error  # those who staged before must hear of it from their own call of `write`
+                raise
+            self.roll()
+
+    def _stage(self, header: BatchHeader, batch: memoryview) -> None:
+        staged = self._staged
+        if staged is None:
+            staged = self._staged = _Staged(self.producers.savepoint(), self.epochs.entries)
+        if header.leader_epoch >= 0:
+            self.epochs.assign(header.leader_epoch, header.base_offset)
+        completed = track_producer(self.producers, header, batch)
+        if completed and completed.is_aborted:
+            staged.aborted.append(completed)
+        staged.buffers.append(batch)
+        staged.batches.append(StagedBatch(header, len(batch)))
+        staged.size_bytes += len(batch)
+        staged.messages += header.count
+        self._staged_end = header.next_offset
+
+    def write(self) -> None:
+        """Writes everything staged. When the disk refuses, all of it is undone and the error raised."""
+        staged, self._staged = self._staged, None
+        failure, self._failure = self._failure, None
+        if staged is not None:
+            if failure is None:
+                failure = self._write(staged)
+            if failure is not None:
+                self.producers.rollback(staged.savepoint)
+                self.epochs.restore(staged.epochs)
+                self._staged_end = self.end_offset
+            self.producers.release()
+        if failure is not None:
+            raise failure
+
+    def _write(self, staged: _Staged) -> DiskFailed | None:
+        active = self.segments.active
+        try:
+            active.append(staged.buffers, staged.batches, self.config.index_interval_bytes)
+        except DiskFailed as error:
+            return error
+        for completed in staged.aborted:
+            active.transaction_index.append(AbortedTransaction.of(completed))
+        self.end_offset = self._staged_end
+        self._unflushed_messages += staged.messages
+        active.store_index_blocks()
+        return None
+
+    def roll(self, at_offset: Offset | None = None) -> Segment:
+        """Begins a new active segment at the end of the log; the old one is complete from now on."""
+        assert self._staged is None
+        active = self.segments.active
+        base_offset = self.end_offset if at_offset is None else at_offset
+        if active.base_offset == base_offset:
+            assert not active.size
+            return active
+        active.complete()
+        segment = self._new_segment(base_offset)
+        self.snapshots.take(base_offset, self.producers)
+        self.segments.add(segment)
+        self._has_new_names = True
+        logger.info("%s: rolled to a new segment at offset %d", self.partition, base_offset)
+        return segment
+
+    def _new_segment(self, base_offset: Offset) -> Segment:
+        segment = Segment(
+            self._files,
+            self._handles,
+            self.directory,
+            base_offset,
+            index_bytes_max=self.config.segment_index_bytes,
+            created_ms=self._clock.now_ms(),
+        )
+        segment.roll_jitter_ms = int(self._random.random() * self.config.roll_jitter_ms_max)
+        segment.create(self._segment_bytes_max if self.config.preallocate else 0)
+        return segment
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def read(
+        self, offset: Offset, max_bytes: int, upper_offset: Offset | None = None, *, at_least_one: bool = True
+    ) -> LogRead:
+        """Batches from the one that holds `offset` on, never a byte of one that reaches `upper_offset` or beyond.
+
+        With `at_least_one` the first batch comes whole, however big. The range ends where its segment ends, so a reader
+        comes again; its last batch may be cut short by `max_bytes`.
+        """
+        upper = self.end_offset if upper_offset is None else min(upper_offset, self.end_offset)
+        if not self.log_start_offset <= offset <= self.end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not within {self.log_start_offset} to {self.end_offset}",
+            )
+        slot = self.segments.slot_of(offset)
+        while offset < upper and slot < len(self.segments):
+            segment = self.segments[slot]
+            start = segment.position_of(offset)
+            if start is not None:
+                end = segment.size
+                if upper < self.segments.end_of(slot, self.end_offset):
+                    cut = segment.position_of(upper)
+                    end = segment.size if cut is None else cut
+                length = min(max_bytes, end - start)
+                if at_least_one and length < end - start:
+                    length = max(length, segment.header_at(start).size_bytes)
+                return LogRead(segment.slice(start, length)) if length > 0 else LogRead(None)
+            slot += 1  # compaction has left nothing at or after the offset in this segment
+        return LogRead(None)
+
+    def find_timestamp(self, target: TimestampMs) -> FoundTimestamp | None:
+        """The first record whose timestamp is at least `target`."""
+        for segment in self.segments:
+            if segment.largest.timestamp >= target:
+                found = segment.find_timestamp(target, self.log_start_offset)
+                if found:
+                    return found
+        return None
+
+    def find_largest_timestamp(self) -> FoundTimestamp | None:
+        """The first record with the largest timestamp of all."""
+        best = max(self.segments, key=lambda segment: segment.largest.timestamp)
+        if best.largest.timestamp < 0:
+            return None
+        return best.find_timestamp(best.largest.timestamp, self.log_start_offset)
+
+    def aborted_transactions(self, offset: Offset, upper_offset: Offset) -> list[AbortedTransaction]:
+        """The aborted transactions that a reader of this range must leave out."""
+        found: list[AbortedTransaction] = []
+        for segment in self.segments.since(offset):
+            collected = segment.transaction_index.collect(offset, upper_offset)
+            found += collected.transactions
+            if collected.is_complete:
+                break
+        return found
+
+    # -- flushing ------------------------------------------------------------------------------------------------
+
+    def is_flush_due(self, now_ms: TimestampMs) -> bool:
+        """Whether settings or a roll ask for a flush now."""
+        if self.recovery_point >= self.end_offset:
+            return False
+        return (
+            self._unflushed_messages >= self.config.flush_messages
+            or now_ms - self._flushed_ms >= self.config.flush_ms
+            or self.segments.active.base_offset > self.recovery_point
+        )
+
+    def plan_flush(self) -> FlushPlan:
+        """Everything that must be synced for the log to be durable up to its present end."""
+        assert self._staged is None
+        plan = FlushPlan(self._files, self.end_offset, self._truncations)
+        for segment in self.segments.since(self.recovery_point):
+            plan.add_file(segment.path(LOG_SUFFIX))
+            if segment is not self.segments.active:
+                self._plan_indexes(plan, segment)
+        for path in self.snapshots.paths_to_sync():
+            plan.add_file(path)
+        if self.epochs.is_dirty:
+            plan.write_epochs(self._epochs_path, self.epochs.entries)
+        if self._has_new_names:
+            plan.sync_names(self.directory)
+        self._has_new_names = False
+        self._unflushed_messages = 0
+        self._flushed_ms = self._clock.now_ms()
+        return plan
+
+    def _plan_indexes(self, plan: FlushPlan, segment: Segment) -> None:
+        for path in segment.index_paths():
+            plan.add_file(path)
+
+    def finish_flush(self, plan: FlushPlan) -> None:
+        """The plan has run: what it covered is durable, unless a truncation has cut it meanwhile."""
+        if plan.truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, plan.end_offset)
+            if plan.epochs is not None:
+                self.epochs.mark_written(plan.epochs)
+
+    @property
+    def _epochs_path(self) -> str:
+        return os.path.join(self.directory, LEADER_EPOCH_CHECKPOINT)
+
+    def flush(self) -> None:
+        """Writes and syncs everything, here and now."""
+        self.write()
+        plan = self.plan_flush()
+        plan.run()
+        self.finish_flush(plan)
+
+    # -- deleting ------------------------------------------------------------------------------------------------
+
+    def delete_records_before(self, offset: Offset) -> None:
+        """Moves the start of the log up; whole segments below it go with the next `delete_due_segments`."""
+        if offset > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is above the high watermark {self.high_watermark}"
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_from_start(offset)
+            self.producers.remove_below(offset)
+            logger.info("%s: the log now starts at offset %d", self.partition, offset)
+
+    def delete_due_segments(self) -> int:
+        """Applies retention; returns how many segments were taken out of the log."""
+        self.write()
+        now_ms = self._clock.now_ms()
+        due = due_for_deletion(
+            self._facts(), self.config, now_ms=now_ms, log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+        )  # fmt: skip
+        if due.count:
+            self._delete_oldest(due, now_ms)
+        return due.count
+
+    def _facts(self) -> list[SegmentFacts]:
+        active = self.segments.active
+        return [
+            SegmentFacts(
+                end_offset=self.segments.end_of(slot, self.end_offset),
+                size_bytes=segment.size,
+                largest_timestamp=segment.largest_timestamp_or_modified_ms(),
+                is_active=segment is active,
+            )
+            for slot, segment in enumerate(self.segments)
+        ]
+
+    def _delete_oldest(self, due: Expiry, now_ms: TimestampMs) -> None:
+        if due.count == len(self.segments):
+            self.roll()
+        doomed = [self.segments[slot] for slot in range(due.count)]
+        self.delete_records_before(max(self.log_start_offset, self.segments[due.count].base_offset))
+        self._doom(doomed, now_ms)
+        first_offset = self.segments[0].base_offset
+        self.snapshots.remove_where(lambda offset: offset < first_offset)
+        logger.info("%s: deleted %d segments (%s)", self.partition, due.count, due.reason)
+
+    def _doom(self, segments: Sequence[Segment], now_ms: TimestampMs) -> None:
+        """Takes segments out of the log; their files are renamed now and removed after `file.delete.delay.ms`."""
+        for segment in segments:
+            self.segments.remove(segment)
+            segment.rename(DELETED_SUFFIX)
+            segment.drop_handles()
+            self._doomed.append((now_ms + self.config.file_delete_delay_ms, segment))
+
+    def take_doomed(self, now_ms: TimestampMs) -> list[Callable[[], None]]:
+        """The removals that are due, each for a worker thread to call."""
+        due = [segment for due_ms, segment in self._doomed if due_ms <= now_ms]
+        self._doomed = [(due_ms, segment) for due_ms, segment in self._doomed if due_ms > now_ms]
+        return [segment.remove_files for segment in due]
+
+    # -- truncating and replacing --------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Cuts the log so that it ends at `offset`: a follower drops what its leader never had."""
+        self.write()
+        if offset >= self.end_offset:
+            return
+        if offset < self.segments[0].base_offset:
+            self.restart_at(offset)
+            return
+        self._truncations += 1
+        now_ms = self._clock.now_ms()
+        self._doom([segment for segment in self.segments if segment.base_offset > offset], now_ms)
+        self.segments.active.truncate_to(offset)
+        self._end_at(offset)
+        self.epochs.truncate_from_end(offset)
+        self.snapshots.remove_where(lambda taken: taken > offset)
+        rebuild_producers(self.producers, self.segments, self.snapshots, from_offset=offset)
+        self.producers.advance_high_watermark(self.high_watermark)
+        self._store_epochs()
+        logger.info("%s: truncated to offset %d", self.partition, offset)
+
+    def restart_at(self, offset: Offset) -> None:
+        """Drops every record and goes on at `offset`."""
+        self.write()
+        self._truncations += 1
+        now_ms = self._clock.now_ms()
+        old = list(self.segments)
+        for segment in old:
+            segment.revoke_slices()
+        self._doom(old, now_ms)
+        self.segments.add(self._new_segment(offset))
+        self.snapshots.remove_where(lambda taken: True)
+        self.producers.clear()
+        self.epochs.clear()
+        self._store_epochs()
+        self.log_start_offset = offset
+        self._end_at(offset)
+        logger.info("%s: emptied, to go on at offset %d", self.partition, offset)
+
+    def _store_epochs(self) -> None:
+        write_leader_epochs(self._files, self._epochs_path, self.epochs.entries)
+        self.epochs.mark_written(self.epochs.entries)
+
+    def _end_at(self, offset: Offset) -> None:
+        self.end_offset = self._staged_end = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
+
+    def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
+        """Puts compacted segments, which are complete and synced under `.cleaned`, in the place of the old ones.
+
+        A crash at any moment leaves one set or the other: once every new segment is called `.swap`, recovery finishes
+        what was begun; before, it removes what is there of them.
+        """
+        now_ms = self._clock.now_ms()
+        for segment in reversed(new):
+            segment.rename(SWAP_SUFFIX)
+        self._files.sync_directory(self.directory)
+        self._doom(old, now_ms)
+        for segment in new:
+            segment.attach(self._handles)
+            segment.rename("")
+            self.segments.add(segment)
+        self._has_new_names = True
+        first, last = old[0].base_offset, old[-1].base_offset
+        kept = {segment.base_offset for segment in new}
+        self.snapshots.remove_where(lambda taken: first < taken <= last and taken not in kept)
+
+    # -- ending --------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Leaves the files so that opening needs no scan."""
+        self.write()
+        self.segments.active.complete()
+        self.snapshots.take(self.end_offset, self.producers)
+        self._has_new_names = True
+        plan = self.plan_flush()
+        self._plan_indexes(plan, self.segments.active)
+        plan.write_epochs(self._epochs_path, self.epochs.entries)
+        plan.run()
+        self.finish_flush(plan)
+        for segment in self.segments:
+            segment.drop_handles()
+
+    def check_invariants(self) -> None:
+        self.segments.check_invariants()
+        self.producers.check_invariants()
+        self.epochs.check_invariants()
+        assert self.segments[0].base_offset <= self.log_start_offset or not self.segments[0].size
+        assert self.log_start_offset <= self.high_watermark <= self.end_offset <= self._staged_end
+        assert self.recovery_point <= self.end_offset
+        assert (self._staged is None) == (self._staged_end == self.end_offset)

@@ -1,0 +1,71 @@
+"""Rebuilds what a log knows of its producers from the newest snapshot and the batches after it.
+
+The same function changes the producers on an append and on replay, so that both end in the same state.
+"""
+
+from collections.abc import Callable, Iterator
+
+from barnabas.base.filesystem import Buffer
+from barnabas.base.ids import Offset
+from barnabas.records.batch import BatchHeader
+from barnabas.records.control import read_batch_marker
+from barnabas.storage.producers import CompletedTransaction, Producers
+from barnabas.storage.segment import Segment
+from barnabas.storage.segments import Segments
+from barnabas.storage.snapshots import Snapshots
+
+
+def track_producer(producers: Producers, header: BatchHeader, batch: Buffer) -> CompletedTransaction | None:
+    """Takes note of a batch at its final offsets; returns the transaction that it ended, if any."""
+    if not header.has_producer:
+        return None
+    if not header.is_control:
+        producers.update(header, header.base_offset, header.max_timestamp)
+        return None
+    marker = read_batch_marker(batch)
+    if marker is None:
+        return None
+    return producers.end_transaction(
+        header,
+        header.base_offset,
+        header.max_timestamp,
+        coordinator_epoch=marker.coordinator_epoch,
+        is_abort=not marker.is_commit,
+    )
+
+
+def rebuild_producers(
+    producers: Producers,
+    segments: Segments,
+    snapshots: Snapshots,
+    *,
+    from_offset: Offset,
+    on_completed: Callable[[Segment, CompletedTransaction], None] | None = None,
+) -> None:
+    """Brings the producers to the state at the end of the log.
+
+    Starts at the newest snapshot at or below `from_offset`, or at the first record when there is none, and takes the
+    snapshots that are missing at the segments' bases on the way.
+    """
+    producers.clear()
+    start = segments[0].base_offset
+    if snapshot := snapshots.load_at_or_below(from_offset):
+        start, states = snapshot
+        producers.load(states)
+    for segment in segments.since(start):
+        if segment.base_offset > start:
+            snapshots.take(segment.base_offset, producers)
+        for header, batch in _batches_with_producers(segment, start):
+            completed = track_producer(producers, header, batch)
+            if completed and on_completed:
+                on_completed(segment, completed)
+
+
+def _batches_with_producers(segment: Segment, start: Offset) -> Iterator[tuple[BatchHeader, Buffer]]:
+    """Headers are enough, but for markers, which say how a transaction ended."""
+    position = segment.position_of(start) if start > segment.base_offset else 0
+    if position is None:
+        return
+    for place, header in segment.headers(position):
+        if header.has_producer:
+            yield header, segment.file.read_at(header.size_bytes, place) if header.is_control else b""

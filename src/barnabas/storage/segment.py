@@ -1,0 +1,499 @@
+"""One segment of a log: a file of record batches, its two sparse indexes and its index of aborted transactions.
+
+```
+00000000000000001000.log        the batches, whole ones, back to back, from offset 1000 on
+00000000000000001000.index      last offset of a batch -> its position            (OffsetIndex)
+00000000000000001000.timeindex  largest timestamp so far -> offset                (TimeIndex)
+00000000000000001000.txnindex   aborted transactions whose markers lie here       (TransactionIndex)
+```
+
+Owner: the log. Only the newest segment grows; the others change by truncation, replacement or deletion alone.
+Invariants: `size` is the end of the last whole batch, and bytes past it (a torn write, preallocated space) are never
+read; base offset <= every offset in the segment < base offset + 2^31.
+Crash: bytes after the last sync may be missing or torn; `recover` cuts at the first batch that is not whole and valid,
+and rebuilds the indexes from there.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from barnabas.base.errors import CorruptBatch, DiskFull
+from barnabas.base.filesystem import Buffer, File, FileSystem
+from barnabas.base.ids import NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, Position, TimestampMs
+from barnabas.records import kernel
+from barnabas.records.batch import HEADER_BYTES, BatchHeader, Codec, check_header, read_header
+from barnabas.records.reader import read_records
+from barnabas.storage.handles import Handles, SharedFile
+from barnabas.storage.index import (
+    RELATIVE_OFFSET_MAX,
+    CorruptIndex,
+    OffsetIndex,
+    OffsetPosition,
+    TimeIndex,
+    TimestampOffset,
+)
+from barnabas.storage.transaction_index import TransactionIndex
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+_SEEK_BYTES: Final = 4096 + HEADER_BYTES
+_HEADERS_BYTES: Final = 16 * 1024
+_SCAN_BYTES: Final = 1024 * 1024
+
+
+class FileSlice:
+    """A range of a segment's file that somebody reads or sends, until `release`.
+
+    The file stays open and readable whatever happens to the segment, with one exception: a truncation below the
+    slice's end revokes it, because other bytes may be written there. Whoever sends checks `is_revoked` before each
+    piece and gives up the connection when it is set.
+    """
+
+    __slots__ = ("_segment", "_shared", "is_revoked", "length", "position")
+
+    def __init__(self, segment: "Segment", shared: SharedFile, position: Position, length: int) -> None:
+        self._segment = segment
+        self._shared = shared.retain()
+        self.position = position
+        self.length = length
+        self.is_revoked = False
+        segment.slices.append(self)
+
+    @property
+    def file(self) -> File:
+        return self._shared.file
+
+    def read(self) -> bytes:
+        return self.file.read_at(self.length, self.position)
+
+    def is_resident(self) -> bool:
+        """Whether the page cache holds the slice, as far as its first and last page tell."""
+        return self.file.is_resident(self.position, self.length)
+
+    def load(self, ahead_bytes: int = 0) -> None:
+        """Brings the slice, and what follows it, into the page cache. Blocks: for a worker thread."""
+        self.file.prefetch(self.position, self.length + ahead_bytes)
+        for position in range(self.position, self.position + self.length, _SCAN_BYTES):
+            self.file.read_at(min(_SCAN_BYTES, self.position + self.length - position), position)
+
+    def release(self) -> None:
+        self._segment.slices.remove(self)
+        self._shared.release()
+
+
+class StagedBatch(NamedTuple):
+    """A batch with its final header, on its way into a segment."""
+
+    header: BatchHeader
+    size_bytes: int
+
+
+class BatchPosition(NamedTuple):
+    position: Position
+    header: BatchHeader
+
+
+class FoundTimestamp(NamedTuple):
+    """The record that a search by time ended at."""
+
+    timestamp: TimestampMs
+    offset: Offset
+    leader_epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentScan:
+    """What a check of a segment's batches found."""
+
+    checked_bytes: int
+    removed_bytes: int
+    problem: str | None
+    epochs: list[tuple[LeaderEpoch, Offset]]
+    """Where the checked batches change their leader epoch."""
+
+
+class Segment:
+    """See the module's text. `size` bytes of the file belong to the log."""
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_files",
+        "_first_timestamp",
+        "_handles",
+        "_largest",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "offset_index",
+        "roll_jitter_ms",
+        "size",
+        "slices",
+        "suffix",
+        "time_index",
+        "transaction_index",
+    )
+
+    def __init__(
+        self,
+        files: FileSystem,
+        handles: Handles,
+        directory: str,
+        base_offset: Offset,
+        *,
+        index_bytes_max: int,
+        created_ms: int,
+        suffix: str = "",
+    ) -> None:
+        self._files = files
+        self._handles = handles
+        self.directory = directory
+        self.base_offset = base_offset
+        self.suffix = suffix
+        self.created_ms = created_ms
+        self.roll_jitter_ms = 0
+        """How much before its time this segment rolls, so that not all segments of a broker roll at once."""
+        self.size = 0
+        self.slices: list[FileSlice] = []
+        self._bytes_since_entry = 0
+        self._first_timestamp: TimestampMs | None = None
+        self._largest: TimestampOffset | None = None
+        self.offset_index = OffsetIndex(files, handles, self.path(INDEX_SUFFIX), base_offset, index_bytes_max)
+        self.time_index = TimeIndex(files, handles, self.path(TIME_INDEX_SUFFIX), base_offset, index_bytes_max)
+        self.transaction_index = TransactionIndex(files, self.path(TRANSACTION_INDEX_SUFFIX), base_offset)
+
+    # -- files ---------------------------------------------------------------------------------------------------
+
+    def path(self, kind: str) -> str:
+        return os.path.join(self.directory, f"{self.base_offset:020d}{kind}{self.suffix}")
+
+    def create(self, preallocate_bytes: int = 0) -> None:
+        """Makes the files of a new, empty segment."""
+        for index in (self.offset_index, self.time_index):
+            index.reset()
+        file = self._open(create=True)
+        try:
+            file.truncate(0)
+            if preallocate_bytes:
+                file.allocate(preallocate_bytes)
+        finally:
+            file.close()
+
+    def load(self) -> None:
+        """Takes over existing files. Raises `CorruptIndex` when an index is missing or cannot be one."""
+        self.size = self._files.size(self.path(LOG_SUFFIX))
+        for index in (self.offset_index, self.time_index):
+            if not self._files.exists(index.path):
+                raise CorruptIndex(f"{index.path} is missing")
+            index.load()
+        last = self.offset_index.last()
+        if self.offset_index.count and last.position >= self.size:
+            raise CorruptIndex(f"{self.offset_index.path} points past the end of the log")
+        self.transaction_index.check()
+
+    def _open(self, create: bool = False) -> File:
+        return self._files.open(self.path(LOG_SUFFIX), write=True, create=create)
+
+    def shared(self) -> SharedFile:
+        return self._handles.file(self, self._open)
+
+    @property
+    def file(self) -> File:
+        return self._handles.file(self, self._open).file
+
+    def rename(self, suffix: str) -> None:
+        """Gives every file of the segment another suffix, the log's file last: it is the one that counts."""
+        old = {kind: self.path(kind) for kind in SEGMENT_SUFFIXES}
+        self.suffix = suffix
+        self.offset_index.move(self.path(INDEX_SUFFIX))
+        self.time_index.move(self.path(TIME_INDEX_SUFFIX))
+        self.transaction_index.move(self.path(TRANSACTION_INDEX_SUFFIX))
+        self._files.rename(old[LOG_SUFFIX], self.path(LOG_SUFFIX))
+
+    def drop_handles(self) -> None:
+        self._handles.drop(self)
+        self.offset_index.drop_handle()
+        self.time_index.drop_handle()
+
+    def complete(self) -> None:
+        """Nothing more is appended: the last timestamp is indexed, and no spare space is kept."""
+        if self.largest.timestamp >= 0:
+            self.time_index.add(*self.largest)
+        self.store_indexes()
+        self.cut_spare_bytes()
+
+    def store_indexes(self) -> None:
+        self.offset_index.store()
+        self.time_index.store()
+        self.transaction_index.store()
+
+    def store_index_blocks(self) -> None:
+        """Moves index entries to their files when a block is full. A full disk only means that they wait in memory."""
+        with suppress(DiskFull):
+            self.offset_index.store_block()
+            self.time_index.store_block()
+
+    def index_paths(self) -> list[str]:
+        paths = [self.offset_index.path, self.time_index.path]
+        return [*paths, self.transaction_index.path] if len(self.transaction_index) else paths
+
+    def attach(self, handles: Handles) -> None:
+        """Moves the segment from the private handles of whoever opened or made it to those of its log's owner."""
+        self.drop_handles()
+        self._handles = handles
+        self.offset_index.attach(handles)
+        self.time_index.attach(handles)
+
+    def cut_spare_bytes(self) -> None:
+        """Gives back preallocated space, or removes what a failed write left."""
+        if self.file.size() > self.size:
+            self.file.truncate(self.size)
+
+    def remove_files(self) -> None:
+        """May block on big files: not on the event loop."""
+        remove_segment_files(self._files, self.directory, self.base_offset, self.suffix)
+
+    # -- appending -----------------------------------------------------------------------------------------------
+
+    def append(self, buffers: Sequence[Buffer], batches: Sequence[StagedBatch], index_interval_bytes: int) -> None:
+        """Writes the buffers in one call, then indexes their batches. On failure nothing has changed."""
+        self.file.write_at(buffers, self.size)
+        for header, size_bytes in batches:
+            self.note(header, size_bytes, index_interval_bytes)
+
+    def note(self, header: BatchHeader, size_bytes: int, index_interval_bytes: int) -> None:
+        """Takes account of a batch whose bytes stand at the end of the segment."""
+        last_offset = header.base_offset + header.last_offset_delta
+        assert 0 <= last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+        if not self.size:
+            self._first_timestamp = header.max_timestamp
+        if header.max_timestamp > self.largest.timestamp:
+            self._largest = TimestampOffset(header.max_timestamp, last_offset)
+        if self._bytes_since_entry > index_interval_bytes:
+            self.offset_index.add(last_offset, self.size)
+            self.time_index.add(*self.largest)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size_bytes
+        self.size += size_bytes
+
+    def accepts(self, last_offset: Offset) -> bool:
+        """Whether indexes and relative offsets have room for one more batch."""
+        return (
+            last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+            and not self.offset_index.is_full
+            and not self.time_index.is_full
+        )
+
+    def waited_ms(self, now_ms: int, batch_timestamp: TimestampMs) -> int:
+        """How long the segment has been filling, by its records' time where they have one."""
+        first = self.first_timestamp
+        if first >= 0:
+            return batch_timestamp - first
+        return now_ms - self.created_ms
+
+    @property
+    def first_timestamp(self) -> TimestampMs:
+        if self._first_timestamp is None:
+            first = next(self.headers(0), None)
+            if first is None:
+                return NO_TIMESTAMP
+            self._first_timestamp = first.header.max_timestamp
+        return self._first_timestamp
+
+    @property
+    def largest(self) -> TimestampOffset:
+        """The largest timestamp, and the last offset of the first batch that has it."""
+        if self._largest is None:
+            self._largest = self.time_index.last()
+        return self._largest
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def headers(self, position: Position) -> Iterator[BatchPosition]:
+        """Every batch header from `position` on, without reading the records."""
+        while position < self.size:
+            chunk = self.file.read_at(min(_HEADERS_BYTES, self.size - position), position)
+            start = position
+            while position - start + HEADER_BYTES <= len(chunk):
+                header = read_header(chunk, position - start)
+                check_header(header, self.size - position)
+                yield BatchPosition(position, header)
+                position += header.size_bytes
+            if position == start:
+                raise CorruptBatch(f"{self.path(LOG_SUFFIX)}: {self.size - position} stray bytes at {position}")
+
+    def position_of(self, offset: Offset) -> Position | None:
+        """Where the first batch begins that holds `offset` or a later one; None when there is none."""
+        position = self.offset_index.lookup(offset).position
+        while position < self.size:
+            chunk = self.file.read_at(min(_SEEK_BYTES, self.size - position), position)
+            advance, is_found = kernel.seek_offset(chunk, offset)
+            if not advance and not is_found:
+                raise CorruptBatch(f"{self.path(LOG_SUFFIX)}: {self.size - position} stray bytes at {position}")
+            position += advance
+            if is_found:
+                return position
+        return None
+
+    def header_at(self, position: Position) -> BatchHeader:
+        return read_header(self.file.read_at(HEADER_BYTES, position))
+
+    def slice(self, position: Position, length: int) -> FileSlice:
+        assert 0 <= position <= position + length <= self.size
+        return FileSlice(self, self.shared(), position, length)
+
+    def find_timestamp(self, target: TimestampMs, first_offset: Offset) -> FoundTimestamp | None:
+        """The first record at or after `first_offset` whose timestamp is at least `target`."""
+        start = max(self.time_index.lookup(target).offset, first_offset)
+        for position, header in self.headers(self.offset_index.lookup(start).position):
+            if header.max_timestamp < target or header.last_offset < first_offset:
+                continue
+            found = self._find_in_batch(position, header, target, first_offset)
+            if found:
+                return found
+        return None
+
+    def _find_in_batch(
+        self, position: Position, header: BatchHeader, target: TimestampMs, first_offset: Offset
+    ) -> FoundTimestamp | None:
+        batch = self.file.read_at(header.size_bytes, position)
+        if header.codec_number == Codec.NONE and not header.is_log_append_time:
+            first_delta = max(0, first_offset - header.base_offset)
+            found = kernel.find_timestamp(
+                memoryview(batch)[HEADER_BYTES:], header.count, header.base_timestamp, target, first_delta
+            )
+            if found is None:
+                return None
+            delta, timestamp = found
+            return FoundTimestamp(timestamp, header.base_offset + delta, header.leader_epoch)
+        for record in read_records(batch):
+            if record.timestamp >= target and record.offset >= first_offset:
+                return FoundTimestamp(record.timestamp, record.offset, header.leader_epoch)
+        return None
+
+    def next_offset(self) -> Offset:
+        """One past the last offset here, read from the last index entry on."""
+        end = self.base_offset
+        for _, header in self.headers(self.offset_index.last().position):
+            end = header.next_offset
+        return end
+
+    # -- cutting and repairing -----------------------------------------------------------------------------------
+
+    def largest_timestamp_or_modified_ms(self) -> TimestampMs:
+        """How old the segment is for retention, also when its records have no timestamps."""
+        largest = self.largest.timestamp
+        return largest if largest >= 0 else self._files.modified_ms(self.path(LOG_SUFFIX))
+
+    def revoke_slices(self, from_position: Position = 0) -> None:
+        """Ends the sends that reach beyond a position where other bytes may be written."""
+        for taken in self.slices:
+            if taken.position + taken.length > from_position:
+                taken.is_revoked = True
+
+    def truncate_to(self, offset: Offset) -> int:
+        """Removes every batch that holds `offset` or a later one; returns how many bytes went."""
+        position = self.position_of(offset)
+        if position is None:
+            return 0
+        removed = self.size - position
+        self.revoke_slices(position)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        self.size = position
+        self.cut_spare_bytes()
+        self._forget_scan_state()
+        return removed
+
+    def _forget_scan_state(self) -> None:
+        """Re-reads what is known of the tail after a cut: the batches after the last index entry are looked at."""
+        self._bytes_since_entry = 0
+        self._largest = self.time_index.last()
+        self._first_timestamp = None
+        last = self.offset_index.last()
+        for _, header in self.headers(last.position):
+            if header.max_timestamp > self._largest.timestamp:
+                self._largest = TimestampOffset(header.max_timestamp, header.last_offset)
+            self._bytes_since_entry += header.size_bytes
+
+    def recover(self, index_interval_bytes: int, from_offset: Offset) -> SegmentScan:
+        """Checks every batch from `from_offset` on, rebuilds the indexes for them, and cuts at the first bad one.
+
+        An index that leads to something that is no batch is not believed: the whole segment is checked instead.
+        """
+        file_bytes = self.file.size()
+        entry = OffsetPosition(self.base_offset, 0)
+        if self.offset_index.is_increasing() and self.time_index.is_increasing():
+            entry = self.offset_index.lookup(from_offset)
+        scan = self._check(entry, file_bytes, index_interval_bytes)
+        if scan.problem and entry.position and self.size == entry.position:
+            scan = self._check(OffsetPosition(self.base_offset, 0), file_bytes, index_interval_bytes)
+        self.offset_index.store()
+        self.time_index.store()
+        self.cut_spare_bytes()
+        return scan
+
+    def rebuild_indexes(self, index_interval_bytes: int) -> SegmentScan:
+        """Checks the whole segment without believing its indexes."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        return self.recover(index_interval_bytes, self.base_offset)
+
+    def _check(self, entry: OffsetPosition, file_bytes: int, index_interval_bytes: int) -> SegmentScan:
+        """Checks the batches from an index entry on. The entry itself is made again, as it was made at first."""
+        if entry.position:
+            self.offset_index.truncate_to(entry.offset)
+            self.time_index.truncate_to(entry.offset)
+        else:
+            self.offset_index.reset()
+            self.time_index.reset()
+        self.size = entry.position
+        self._bytes_since_entry = index_interval_bytes + 1 if entry.position else 0
+        self._first_timestamp = None
+        self._largest = self.time_index.last()
+        epochs: list[tuple[LeaderEpoch, Offset]] = []
+        problem = self._check_batches(file_bytes, index_interval_bytes, epochs)
+        return SegmentScan(self.size - entry.position, file_bytes - self.size, problem, epochs)
+
+    def _check_batches(
+        self, file_bytes: int, index_interval_bytes: int, epochs: list[tuple[LeaderEpoch, Offset]]
+    ) -> str | None:
+        """Takes valid batches into the segment until the file ends; says what stopped it before."""
+        previous_offset = self.base_offset - 1
+        previous_epoch = NO_EPOCH
+        chunk_bytes = _SCAN_BYTES
+        while self.size < file_bytes:
+            chunk = self.file.read_at(min(chunk_bytes, file_bytes - self.size), self.size)
+            scan = kernel.scan_batches(chunk)
+            for header in scan.headers:
+                if header.base_offset <= previous_offset or header.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+                    return f"offset {header.base_offset} after {previous_offset}"
+                previous_offset = header.last_offset
+                if header.leader_epoch > previous_epoch:
+                    previous_epoch = header.leader_epoch
+                    epochs.append((previous_epoch, header.base_offset))
+                self.note(header, header.size_bytes, index_interval_bytes)
+            if scan.problem:
+                return scan.problem
+            if self.size + scan.needed_bytes > file_bytes:
+                return f"{file_bytes - self.size} bytes of an incomplete batch"
+            chunk_bytes = max(_SCAN_BYTES, scan.needed_bytes)
+        return None
+
+    def check_invariants(self) -> None:
+        self.offset_index.check_invariants()
+        self.time_index.check_invariants()
+        assert all(taken.is_revoked or taken.position + taken.length <= self.size for taken in self.slices)
+
+
+def remove_segment_files(files: FileSystem, directory: str, base_offset: Offset, suffix: str) -> None:
+    """The indexes first: a log without indexes is rebuilt, an index without a log is stray."""
+    for kind in reversed(SEGMENT_SUFFIXES):
+        files.remove(os.path.join(directory, f"{base_offset:020d}{kind}{suffix}"))

@@ -40,18 +40,25 @@ BROKEN_RECORDS = {
 
 @each_kernel
 def test_walk_of_good_records_finds_first_of_largest_timestamp(kernel: Any) -> None:
-    assert kernel.walk_records(THREE, 3, 1000) == RecordSummary(3, 1009, 1)
+    assert kernel.walk_records(THREE, 3, 1000) == RecordSummary(3, 1009, 1, 1005)
 
 
 @each_kernel
 def test_walk_of_no_records_has_no_timestamp(kernel: Any) -> None:
-    assert kernel.walk_records(b"", 0, 1000) == RecordSummary(0, -1, -1)
+    assert kernel.walk_records(b"", 0, 1000) == RecordSummary(0, -1, -1, -1)
 
 
 @each_kernel
 def test_walk_of_timestamps_below_minus_one_finds_their_largest(kernel: Any) -> None:
     records = encode_record(0, timestamp_delta=-50) + encode_record(1, timestamp_delta=-40)
-    assert kernel.walk_records(records, 2, 10) == RecordSummary(2, -30, 1)
+    assert kernel.walk_records(records, 2, 10) == RecordSummary(2, -30, 1, -40)
+
+
+@each_kernel
+def test_smallest_timestamp_leaves_out_records_without_one(kernel: Any) -> None:
+    records = encode_record(0, timestamp_delta=-11) + encode_record(1, timestamp_delta=5) + encode_record(2)
+    assert kernel.walk_records(records, 3, 10) == RecordSummary(3, 15, 1, 10)
+    assert kernel.walk_records(encode_record(0, timestamp_delta=-11), 1, 10).min_timestamp == -1
 
 
 @each_kernel
@@ -93,7 +100,7 @@ def test_walk_in_chunks_equals_walk_at_once(kernel: Any, chunk_bytes: int) -> No
     walker = kernel.RecordWalker(12, 77)
     for start in range(0, len(records), chunk_bytes):
         walker.feed(records[start : start + chunk_bytes])
-    assert walker.finish() == kernel.walk_records(records, 12, 77) == RecordSummary(12, 77 + 11 * 10**12, 11)
+    assert walker.finish() == kernel.walk_records(records, 12, 77) == RecordSummary(12, 77 + 11 * 10**12, 11, 77)
 
 
 @each_kernel
@@ -285,4 +292,4 @@ def test_find_timestamp_in_broken_records_is_refused(kernel: Any) -> None:
 def test_records_of_built_batch_are_walked(kernel: Any) -> None:
     batch = build_batch(300, value_bytes=400)
     header = read_header(batch)
-    assert kernel.walk_records(records_of(batch), 300, header.base_timestamp) == RecordSummary(300, 1299, 299)
+    assert kernel.walk_records(records_of(batch), 300, header.base_timestamp) == RecordSummary(300, 1299, 299, 1000)

@@ -16,7 +16,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
 from barnabas.base.errors import CorruptBatch, InvalidRecords
-from barnabas.records.batch import BatchHeader, read_header
+from barnabas.records.batch import BatchHeader
 from barnabas.records.results import (
     COLUMN_BYTES_MAX,
     BatchScan,
@@ -85,6 +85,9 @@ cdef extern from "_kernel_parse.h" nogil:
 
 crc32c_prepare()
 
+# Makes a named tuple without the Python code of its constructor.
+cdef object new_tuple = tuple.__new__
+
 cdef enum:
     HEADER_BYTES = 61
     PREFIX_BYTES = 12
@@ -97,7 +100,6 @@ cdef enum:
     RECORD_BYTES_MIN = 7
     REPORTED_INDEXES_MAX = 1000
     GIL_BYTES = 65536
-    GIL_ROWS = 1024
 
 cdef int64_t INT64_MAX = 0x7FFFFFFFFFFFFFFF
 
@@ -183,5 +185,7 @@ def crc32c(data, initial: int = 0, *, portable: bool = False) -> int:
 
 
 include "_kernel_walk.pxi"
-include "_kernel_columns.pxi"
+include "_kernel_scan.pxi"
+include "_kernel_decode.pxi"
+include "_kernel_encode.pxi"
 include "_kernel_compaction.pxi"

@@ -1,4 +1,4 @@
-# Walking records without decoding them: validation, recovery's scan, and the searches by offset and by timestamp.
+# Walking the records of a batch without decoding them, at once or in chunks.
 
 cdef enum:
     AT_LENGTH
@@ -24,6 +24,7 @@ cdef struct walk:
     int64_t previous_delta
     int64_t max_timestamp
     int64_t max_timestamp_delta
+    int64_t min_timestamp
     int64_t missing_count
     # Where the walk stands within a record that began in an earlier chunk.
     int stage
@@ -45,6 +46,7 @@ cdef void start_walk(walk *state, int64_t count, int64_t last_offset_delta, int6
     state.previous_delta = -1
     state.max_timestamp = -1
     state.max_timestamp_delta = -1
+    state.min_timestamp = INT64_MAX
 
 
 cdef inline int see_record(
@@ -63,6 +65,8 @@ cdef inline int see_record(
     if timestamp > state.max_timestamp or state.index == 0:
         state.max_timestamp = timestamp
         state.max_timestamp_delta = offset_delta
+    if timestamp < state.min_timestamp and timestamp != -1:
+        state.min_timestamp = timestamp
     if state.requires_keys and not has_key:
         if state.missing_count < REPORTED_INDEXES_MAX:
             missing[state.missing_count] = <int32_t>state.index
@@ -181,6 +185,25 @@ cdef inline int finish_walk(walk *state) noexcept nogil:
     return MISSING_KEYS if state.missing_count else FINE
 
 
+cdef int feed_buffer(walk *state, object chunk, int32_t *missing) except -1:
+    cdef Py_buffer view
+    cdef const uint8_t *at
+    cdef int problem
+    PyObject_GetBuffer(chunk, &view, PyBUF_SIMPLE)
+    try:
+        at = <const uint8_t *>view.buf
+        if view.len >= GIL_BYTES:
+            with nogil:
+                problem = feed_walk(state, at, at + view.len, missing)
+        else:
+            problem = feed_walk(state, at, at + view.len, missing)
+    finally:
+        PyBuffer_Release(&view)
+    if problem != FINE:
+        raise_problem(problem, state.index)
+    return 0
+
+
 cdef class RecordWalker:
     """Checks the records of a batch while they come in chunks; keeps no more of them than a varint."""
 
@@ -197,37 +220,27 @@ cdef class RecordWalker:
         last_offset_delta: int | None = None,
     ) -> None:
         if count < 0:
-            raise InvalidRecords(PROBLEMS[NEGATIVE_COUNT])
+            raise_problem(NEGATIVE_COUNT, 0)
         start_walk(&self.state, count, count - 1 if last_offset_delta is None else last_offset_delta, base_timestamp)
         self.state.is_consecutive = consecutive
         self.state.requires_keys = require_keys
 
     def feed(self, chunk) -> None:
-        cdef Py_buffer view
-        cdef const uint8_t *at
-        cdef int problem
-        PyObject_GetBuffer(chunk, &view, PyBUF_SIMPLE)
-        try:
-            at = <const uint8_t *>view.buf
-            if view.len >= GIL_BYTES:
-                with nogil:
-                    problem = feed_walk(&self.state, at, at + view.len, self.missing)
-            else:
-                problem = feed_walk(&self.state, at, at + view.len, self.missing)
-        finally:
-            PyBuffer_Release(&view)
-        if problem != FINE:
-            raise_problem(problem, self.state.index)
+        feed_buffer(&self.state, chunk, self.missing)
 
     def finish(self):
-        cdef int problem = finish_walk(&self.state)
-        cdef tuple indexes
-        if problem == MISSING_KEYS:
-            indexes = tuple([self.missing[i] for i in range(self.state.missing_count)])
-            raise InvalidRecords(f"record {indexes[0]}: {PROBLEMS[MISSING_KEYS]}", indexes)
-        if problem != FINE:
-            raise_problem(problem, self.state.index)
-        return RecordSummary(self.state.index, self.state.max_timestamp, self.state.max_timestamp_delta)
+        return finish_summary(&self.state, self.missing)
+
+
+cdef object finish_summary(walk *state, const int32_t *missing):
+    cdef int problem = finish_walk(state)
+    cdef int64_t min_timestamp = -1 if state.min_timestamp == INT64_MAX else state.min_timestamp
+    if problem == MISSING_KEYS:
+        indexes = tuple([missing[i] for i in range(state.missing_count)])
+        raise InvalidRecords(f"record {indexes[0]}: {PROBLEMS[MISSING_KEYS]}", indexes)
+    if problem != FINE:
+        raise_problem(problem, state.index)
+    return new_tuple(RecordSummary, (state.index, state.max_timestamp, state.max_timestamp_delta, min_timestamp))
 
 
 def walk_records(
@@ -239,201 +252,13 @@ def walk_records(
     consecutive: bool = True,
     last_offset_delta: int | None = None,
 ):
-    """Checks the decompressed records of a batch as a whole."""
-    cdef RecordWalker walker = RecordWalker(
-        count, base_timestamp, require_keys, consecutive=consecutive, last_offset_delta=last_offset_delta
-    )
-    walker.feed(records)
-    return walker.finish()
-
-
-cdef int check_batch(const uint8_t *at, int64_t available, bint verify, batch *current) noexcept nogil:
-    """FINE for a whole good batch, INCOMPLETE for the beginning of one, else its problem."""
+    """Checks the decompressed records of a batch as a whole. A broker does it for every small batch: no walker is made."""
     cdef walk state
-    cdef int problem
-    if available < HEADER_BYTES:
-        return INCOMPLETE
-    load_batch(at, current)
-    if current.magic != MAGIC:
-        return BAD_MAGIC
-    if current.length < HEADER_BYTES - PREFIX_BYTES:
-        return BAD_BATCH_LENGTH
-    if <int64_t>current.length + PREFIX_BYTES > available:
-        return INCOMPLETE
-    if not verify:
-        return FINE
-    if crc32c_compute(0, at + CRC_START, current.length + PREFIX_BYTES - CRC_START) != current.crc:
-        return BAD_CRC
-    if current.count < 0:
-        return NEGATIVE_COUNT
-    if current.last_offset_delta < 0:
-        return NEGATIVE_LAST_OFFSET
-    if current.attributes & CODEC_MASK:
-        return FINE
-    start_walk(&state, current.count, current.last_offset_delta, current.base_timestamp)
-    problem = feed_walk(&state, at + HEADER_BYTES, at + current.length + PREFIX_BYTES, NULL)
-    return finish_walk(&state) if problem == FINE else problem
-
-
-cdef int scan_run(
-    const uint8_t *at, int64_t length, bint verify, int64_t limit, growing *found, int64_t *valid_bytes, batch *current
-) noexcept nogil:
-    cdef int problem
-    while limit > 0 and valid_bytes[0] < length:
-        problem = check_batch(at + valid_bytes[0], length - valid_bytes[0], verify, current)
-        if problem != FINE:
-            return problem
-        problem = reserve(found, sizeof(batch))
-        if problem != FINE:
-            return problem
-        put_bytes(found, <const uint8_t *>current, sizeof(batch))
-        valid_bytes[0] += <int64_t>current.length + PREFIX_BYTES
-        limit -= 1
-    return FINE
-
-
-cdef list batch_headers(growing *found):
-    cdef batch *batches = <batch *>found.data
-    cdef list headers = []
-    cdef size_t i
-    new = tuple.__new__
-    for i in range(found.size // sizeof(batch)):
-        headers.append(
-            new(
-                BatchHeader,
-                (
-                    batches[i].base_offset,
-                    batches[i].length,
-                    batches[i].leader_epoch,
-                    batches[i].magic,
-                    batches[i].crc,
-                    batches[i].attributes,
-                    batches[i].last_offset_delta,
-                    batches[i].base_timestamp,
-                    batches[i].max_timestamp,
-                    batches[i].producer_id,
-                    batches[i].producer_epoch,
-                    batches[i].base_sequence,
-                    batches[i].count,
-                ),
-            )
-        )
-    return headers
-
-
-def scan_batches(buffer, position: int = 0, *, verify: bool = True, limit: int = 2**31 - 1):
-    """The good batches from `position` on, up to a bad or an incomplete one or to `limit` batches."""
-    cdef Py_buffer view
-    cdef growing found
-    cdef batch current
-    cdef const uint8_t *at
-    cdef int64_t start = position, length, batches_max = limit, valid_bytes = 0, needed_bytes = 0
-    cdef bint verifies = verify
-    cdef int problem
-    memset(&found, 0, sizeof(growing))
-    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
-    try:
-        if start < 0 or start > view.len:
-            raise ValueError(f"position {start} is outside the buffer of {view.len} bytes")
-        at = <const uint8_t *>view.buf + start
-        length = view.len - start
-        if length >= GIL_BYTES:
-            with nogil:
-                problem = scan_run(at, length, verifies, batches_max, &found, &valid_bytes, &current)
-        else:
-            problem = scan_run(at, length, verifies, batches_max, &found, &valid_bytes, &current)
-        if problem == NO_MEMORY:
-            raise MemoryError
-        text = None
-        if problem == INCOMPLETE:
-            if length - valid_bytes < HEADER_BYTES:
-                needed_bytes = HEADER_BYTES
-            else:
-                needed_bytes = <int64_t>current.length + PREFIX_BYTES
-        elif problem != FINE:
-            text = PROBLEMS[problem]
-        return BatchScan(batch_headers(&found), valid_bytes, needed_bytes, text)
-    finally:
-        free(found.data)
-        PyBuffer_Release(&view)
-
-
-cdef inline bint reaches(int64_t base_offset, int32_t last_offset_delta, int64_t target_offset) noexcept nogil:
-    """Whether base + delta >= target, for any three numbers: the sum itself might overflow."""
-    if last_offset_delta >= 0:
-        return base_offset >= target_offset or base_offset > INT64_MAX - last_offset_delta or (
-            base_offset + last_offset_delta >= target_offset
-        )
-    return base_offset > target_offset and (
-        base_offset >= 0 or base_offset >= -INT64_MAX - 1 - last_offset_delta
-    ) and base_offset + last_offset_delta >= target_offset
-
-
-def seek_offset(buffer, target_offset: int):
-    """Where the first batch begins that reaches `target_offset`, and whether it is in the buffer."""
-    cdef Py_buffer view
-    cdef batch current
-    cdef int64_t position = 0, target = target_offset
-    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
-    try:
-        while view.len - position >= HEADER_BYTES:
-            load_batch(<const uint8_t *>view.buf + position, &current)
-            if current.magic != MAGIC:
-                raise_problem(BAD_MAGIC, 0)
-            if current.length < HEADER_BYTES - PREFIX_BYTES:
-                raise_problem(BAD_BATCH_LENGTH, 0)
-            if reaches(current.base_offset, current.last_offset_delta, target):
-                return position, True
-            position += <int64_t>current.length + PREFIX_BYTES
-        return position, False
-    finally:
-        PyBuffer_Release(&view)
-
-
-cdef int search_timestamp(
-    const uint8_t *at, const uint8_t *end, int64_t count, int64_t base_timestamp, int64_t target, int64_t first_delta,
-    int64_t *index, record *current
-) noexcept nogil:
-    """FINE with *index < count when found, FINE with *index == count when not."""
-    cdef int64_t previous_delta = -1
-    cdef int problem
-    while index[0] < count:
-        if at == end:
-            return TOO_FEW
-        problem = parse_record(at, end, current)
-        if problem != FINE:
-            return problem
-        if current.offset_delta <= previous_delta:
-            return NOT_INCREASING
-        previous_delta = current.offset_delta
-        if current.offset_delta >= first_delta and wrapping_add(base_timestamp, current.timestamp_delta) >= target:
-            return FINE
-        at = current.end
-        index[0] += 1
-    return FINE if at == end else LEFT_OVER
-
-
-def find_timestamp(records, count: int, base_timestamp: int, target_timestamp: int, first_delta: int = 0):
-    """(offset delta, timestamp) of the first record from `first_delta` on that is not older than the target."""
-    cdef Py_buffer view
-    cdef record current
-    cdef const uint8_t *at
-    cdef int64_t wanted = count, base = base_timestamp, target = target_timestamp, first = first_delta, index = 0
-    cdef int problem
-    if wanted < 0:
+    cdef int32_t missing[REPORTED_INDEXES_MAX]
+    if count < 0:
         raise_problem(NEGATIVE_COUNT, 0)
-    PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
-    try:
-        at = <const uint8_t *>view.buf
-        if view.len >= GIL_BYTES:
-            with nogil:
-                problem = search_timestamp(at, at + view.len, wanted, base, target, first, &index, &current)
-        else:
-            problem = search_timestamp(at, at + view.len, wanted, base, target, first, &index, &current)
-    finally:
-        PyBuffer_Release(&view)
-    if problem != FINE:
-        raise_problem(problem, index)
-    if index == wanted:
-        return None
-    return current.offset_delta, wrapping_add(base, current.timestamp_delta)
+    start_walk(&state, count, count - 1 if last_offset_delta is None else last_offset_delta, base_timestamp)
+    state.is_consecutive = consecutive
+    state.requires_keys = require_keys
+    feed_buffer(&state, records, missing)
+    return finish_summary(&state, missing)

@@ -38,6 +38,8 @@ class RecordSummary(NamedTuple):
     """-1 when there is no record."""
     max_timestamp_delta: int
     """Offset delta of the first record that has the largest timestamp; -1 when there is no record."""
+    min_timestamp: int
+    """Of the records that have one; -1 when none has."""
 
 
 class BatchScan(NamedTuple):

@@ -57,7 +57,7 @@ class RecordWalker:
         self._last_offset_delta = count - 1 if last_offset_delta is None else last_offset_delta
         self._index = 0
         self._previous_delta = -1
-        self._summary = RecordSummary(0, NO_TIMESTAMP, -1)
+        self._summary = RecordSummary(0, NO_TIMESTAMP, -1, NO_TIMESTAMP)
         self._missing_keys: list[int] = []
         self._chunk = memoryview(b"")
         self._position = 0
@@ -125,7 +125,10 @@ class RecordWalker:
         self._previous_delta = offset_delta
         timestamp = wrap_int64(self._base_timestamp + timestamp_delta)
         if self._index == 0 or timestamp > self._summary.max_timestamp:
-            self._summary = RecordSummary(0, timestamp, offset_delta)
+            self._summary = self._summary._replace(max_timestamp=timestamp, max_timestamp_delta=offset_delta)
+        smallest = self._summary.min_timestamp
+        if timestamp != NO_TIMESTAMP and (smallest == NO_TIMESTAMP or timestamp < smallest):
+            self._summary = self._summary._replace(min_timestamp=timestamp)
         if self._requires_keys and not has_key and len(self._missing_keys) < REPORTED_INDEXES_MAX:
             self._missing_keys.append(self._index)
         self._index += 1

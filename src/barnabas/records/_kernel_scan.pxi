@@ -1,0 +1,191 @@
+# Runs of batches and searches: recovery's scan, the batch for an offset, the record for a timestamp.
+
+cdef int check_batch(const uint8_t *at, int64_t available, bint verify, batch *current) noexcept nogil:
+    """FINE for a whole good batch, INCOMPLETE for the beginning of one, else its problem."""
+    cdef walk state
+    cdef int problem
+    if available < HEADER_BYTES:
+        return INCOMPLETE
+    load_batch(at, current)
+    if current.magic != MAGIC:
+        return BAD_MAGIC
+    if current.length < HEADER_BYTES - PREFIX_BYTES:
+        return BAD_BATCH_LENGTH
+    if <int64_t>current.length + PREFIX_BYTES > available:
+        return INCOMPLETE
+    if not verify:
+        return FINE
+    if crc32c_compute(0, at + CRC_START, current.length + PREFIX_BYTES - CRC_START) != current.crc:
+        return BAD_CRC
+    if current.count < 0:
+        return NEGATIVE_COUNT
+    if current.last_offset_delta < 0:
+        return NEGATIVE_LAST_OFFSET
+    if current.attributes & CODEC_MASK:
+        return FINE
+    start_walk(&state, current.count, current.last_offset_delta, current.base_timestamp)
+    problem = feed_walk(&state, at + HEADER_BYTES, at + current.length + PREFIX_BYTES, NULL)
+    return finish_walk(&state) if problem == FINE else problem
+
+
+cdef int scan_run(
+    const uint8_t *at, int64_t length, bint verify, int64_t limit, growing *found, int64_t *valid_bytes, batch *current
+) noexcept nogil:
+    cdef int problem
+    while limit > 0 and valid_bytes[0] < length:
+        problem = check_batch(at + valid_bytes[0], length - valid_bytes[0], verify, current)
+        if problem != FINE:
+            return problem
+        problem = reserve(found, sizeof(batch))
+        if problem != FINE:
+            return problem
+        put_bytes(found, <const uint8_t *>current, sizeof(batch))
+        valid_bytes[0] += <int64_t>current.length + PREFIX_BYTES
+        limit -= 1
+    return FINE
+
+
+cdef list batch_headers(growing *found):
+    cdef batch *batches = <batch *>found.data
+    cdef list headers = []
+    cdef size_t i
+    for i in range(found.size // sizeof(batch)):
+        headers.append(
+            new_tuple(
+                BatchHeader,
+                (
+                    batches[i].base_offset,
+                    batches[i].length,
+                    batches[i].leader_epoch,
+                    batches[i].magic,
+                    batches[i].crc,
+                    batches[i].attributes,
+                    batches[i].last_offset_delta,
+                    batches[i].base_timestamp,
+                    batches[i].max_timestamp,
+                    batches[i].producer_id,
+                    batches[i].producer_epoch,
+                    batches[i].base_sequence,
+                    batches[i].count,
+                ),
+            )
+        )
+    return headers
+
+
+def scan_batches(buffer, position: int = 0, *, verify: bool = True, limit: int = 2**31 - 1):
+    """The good batches from `position` on, up to a bad or an incomplete one or to `limit` batches."""
+    cdef Py_buffer view
+    cdef growing found
+    cdef batch current
+    cdef const uint8_t *at
+    cdef int64_t start = position, length, batches_max = limit, valid_bytes = 0, needed_bytes = 0
+    cdef bint verifies = verify
+    cdef int problem
+    memset(&found, 0, sizeof(growing))
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        if start < 0 or start > view.len:
+            raise ValueError(f"position {start} is outside the buffer of {view.len} bytes")
+        at = <const uint8_t *>view.buf + start
+        length = view.len - start
+        if length >= GIL_BYTES:
+            with nogil:
+                problem = scan_run(at, length, verifies, batches_max, &found, &valid_bytes, &current)
+        else:
+            problem = scan_run(at, length, verifies, batches_max, &found, &valid_bytes, &current)
+        if problem == NO_MEMORY:
+            raise MemoryError
+        text = None
+        if problem == INCOMPLETE:
+            if length - valid_bytes < HEADER_BYTES:
+                needed_bytes = HEADER_BYTES
+            else:
+                needed_bytes = <int64_t>current.length + PREFIX_BYTES
+        elif problem != FINE:
+            text = PROBLEMS[problem]
+        return BatchScan(batch_headers(&found), valid_bytes, needed_bytes, text)
+    finally:
+        free(found.data)
+        PyBuffer_Release(&view)
+
+
+cdef inline bint reaches(int64_t base_offset, int32_t last_offset_delta, int64_t target_offset) noexcept nogil:
+    """Whether base + delta >= target, for any three numbers: the sum itself might overflow."""
+    if last_offset_delta >= 0:
+        return base_offset >= target_offset or base_offset > INT64_MAX - last_offset_delta or (
+            base_offset + last_offset_delta >= target_offset
+        )
+    return base_offset > target_offset and (
+        base_offset >= 0 or base_offset >= -INT64_MAX - 1 - last_offset_delta
+    ) and base_offset + last_offset_delta >= target_offset
+
+
+def seek_offset(buffer, target_offset: int):
+    """Where the first batch begins that reaches `target_offset`, and whether it is in the buffer."""
+    cdef Py_buffer view
+    cdef batch current
+    cdef int64_t position = 0, target = target_offset
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    try:
+        while view.len - position >= HEADER_BYTES:
+            load_batch(<const uint8_t *>view.buf + position, &current)
+            if current.magic != MAGIC:
+                raise_problem(BAD_MAGIC, 0)
+            if current.length < HEADER_BYTES - PREFIX_BYTES:
+                raise_problem(BAD_BATCH_LENGTH, 0)
+            if reaches(current.base_offset, current.last_offset_delta, target):
+                return position, True
+            position += <int64_t>current.length + PREFIX_BYTES
+        return position, False
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef int search_timestamp(
+    const uint8_t *at, const uint8_t *end, int64_t count, int64_t base_timestamp, int64_t target, int64_t first_delta,
+    int64_t *index, record *current
+) noexcept nogil:
+    """FINE with *index < count when found, FINE with *index == count when not."""
+    cdef int64_t previous_delta = -1
+    cdef int problem
+    while index[0] < count:
+        if at == end:
+            return TOO_FEW
+        problem = parse_record(at, end, current)
+        if problem != FINE:
+            return problem
+        if current.offset_delta <= previous_delta:
+            return NOT_INCREASING
+        previous_delta = current.offset_delta
+        if current.offset_delta >= first_delta and wrapping_add(base_timestamp, current.timestamp_delta) >= target:
+            return FINE
+        at = current.end
+        index[0] += 1
+    return FINE if at == end else LEFT_OVER
+
+
+def find_timestamp(records, count: int, base_timestamp: int, target_timestamp: int, first_delta: int = 0):
+    """(offset delta, timestamp) of the first record from `first_delta` on that is not older than the target."""
+    cdef Py_buffer view
+    cdef record current
+    cdef const uint8_t *at
+    cdef int64_t wanted = count, base = base_timestamp, target = target_timestamp, first = first_delta, index = 0
+    cdef int problem
+    if wanted < 0:
+        raise_problem(NEGATIVE_COUNT, 0)
+    PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+    try:
+        at = <const uint8_t *>view.buf
+        if view.len >= GIL_BYTES:
+            with nogil:
+                problem = search_timestamp(at, at + view.len, wanted, base, target, first, &index, &current)
+        else:
+            problem = search_timestamp(at, at + view.len, wanted, base, target, first, &index, &current)
+    finally:
+        PyBuffer_Release(&view)
+    if problem != FINE:
+        raise_problem(problem, index)
+    if index == wanted:
+        return None
+    return current.offset_delta, wrapping_add(base, current.timestamp_delta)

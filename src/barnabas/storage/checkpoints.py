@@ -65,6 +65,10 @@ class CorruptCheckpoint(BarnabasError):  # noqa: N818 - a fact about bytes, name
         self.line = line
         self.problem = problem
 
+    def describe(self) -> str:
+        """The problem and its line, for a reader who knows the path."""
+        return self.problem if self.line is None else f"line {self.line}: {self.problem}"
+
 
 class _Malformed(Exception):  # noqa: N818
     """What is wrong with one line; becomes a `CorruptCheckpoint` where file and line are known."""

@@ -15,15 +15,18 @@ search the file through a read-only map, or the entries still in memory.
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from errno import ENOENT
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import NO_TIMESTAMP, Offset, Position, TimestampMs
 from barnabas.storage.handles import Handles
 
 _BLOCK_BYTES: Final = 4096
+_DOUBTFUL_BYTES: Final = 2 * _BLOCK_BYTES
+"""After a crash, what a flush may have found in memory and something else has put into the file."""
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
@@ -67,16 +70,21 @@ class SparseIndex:
 
     def load(self) -> None:
         """Takes over an existing file, when its length can be that of an index."""
-        size = self._files.size(self.path)
+        try:
+            size = self._files.size(self.path)
+        except DiskFailed as error:
+            if error.errno == ENOENT:
+                raise CorruptIndex(f"{self.path} is missing") from None
+            raise
         if size % self.ENTRY.size:
             raise CorruptIndex(f"{self.path}: {size} bytes are not a whole number of {self.ENTRY.size}-byte entries")
         self._stored = size // self.ENTRY.size
-        # The first batch never gets an entry, so a last entry at the base offset is padding that Kafka left in a crash.
-        if self._stored and self._last_relative_offset() <= 0:
-            raise CorruptIndex(f"{self.path}: the last entry does not lie after the base offset {self.base_offset}")
-
-    def _last_relative_offset(self) -> int:
-        return int(self._entry(self.count - 1)[self.KEY])
+        if self._stored:
+            last = self._entry(self._stored - 1)
+            if last == (0, 0):
+                raise CorruptIndex(f"{self.path}: it ends in zeros, as Kafka's does after a crash")
+            if last[self.KEY] < 0:
+                raise CorruptIndex(f"{self.path}: the last entry lies before the base offset {self.base_offset}")
 
     @property
     def count(self) -> int:
@@ -110,6 +118,10 @@ class SparseIndex:
             return -1
         view = self._handles.map(self, self._map)
         return bisect_right(range(self._stored), target, key=lambda slot: unpack(view, slot * entry)[column]) - 1
+
+    def _doubtful(self, offset: Offset) -> range:
+        end = self._floor(offset - self.base_offset, self.KEY) + 1
+        return range(max(0, end - _DOUBTFUL_BYTES // self.ENTRY.size), end)
 
     def _add(self, first: int, second: int) -> None:
         if not self._tail:
@@ -204,6 +216,10 @@ class OffsetIndex(SparseIndex):
         number = self._floor(offset - self.base_offset, 0)
         return self.entry(number) if number >= 0 else OffsetPosition(self.base_offset, 0)
 
+    def latest_up_to(self, offset: Offset) -> list[OffsetPosition]:
+        """The entries at or before the offset that a crash may have torn."""
+        return [self.entry(number) for number in self._doubtful(offset)]
+
     def entry(self, number: int) -> OffsetPosition:
         relative_offset, position = self._entry(number)
         return OffsetPosition(self.base_offset + relative_offset, position)
@@ -236,6 +252,14 @@ class TimeIndex(SparseIndex):
         """The last entry at or before the timestamp: records with a later one are not before its offset."""
         number = self._floor(timestamp, 0)
         return self.entry(number) if number >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    def last_at_or_before(self, offset: Offset) -> TimestampOffset:
+        number = self._floor(offset - self.base_offset, self.KEY)
+        return self.entry(number) if number >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    def latest_up_to(self, offset: Offset) -> list[TimestampOffset]:
+        """The entries at or before the offset that a crash may have torn."""
+        return [self.entry(number) for number in self._doubtful(offset)]
 
     def entry(self, number: int) -> TimestampOffset:
         timestamp, relative_offset = self._entry(number)

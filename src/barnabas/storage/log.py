@@ -23,12 +23,13 @@ prefix of what was written.
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple
 
 from barnabas.base.clock import Clock
-from barnabas.base.errors import DiskFailed, InvalidRecords
+from barnabas.base.errors import DiskFailed, DiskFull, InvalidRecords
 from barnabas.base.filesystem import Buffer, FileSystem
 from barnabas.base.ids import LeaderEpoch, Offset, TimestampMs, TopicPartition
 from barnabas.records import kernel
@@ -99,6 +100,34 @@ class _Staged:
 class Log:
     """See the module's text."""
 
+    __slots__ = (
+        "_clock",
+        "_doomed",
+        "_failure",
+        "_files",
+        "_flush_plan",
+        "_flushed_ms",
+        "_handles",
+        "_has_new_names",
+        "_is_untouched",
+        "_random",
+        "_staged",
+        "_staged_end",
+        "_unflushed_messages",
+        "config",
+        "directory",
+        "end_offset",
+        "epochs",
+        "high_watermark",
+        "log_start_offset",
+        "partition",
+        "producers",
+        "recovery_point",
+        "segments",
+        "snapshots",
+        "truncations",
+    )
+
     def __init__(
         self,
         files: FileSystem,
@@ -116,7 +145,9 @@ class Log:
         log_start_offset: Offset,
         end_offset: Offset,
         recovery_point: Offset,
+        is_whole: bool = False,
     ) -> None:
+        """`is_whole` says that the files are as a clean stop left them: closing the log needs nothing, either."""
         self._files = files
         self._handles = handles
         self._clock = clock
@@ -136,10 +167,12 @@ class Log:
         self._staged_end = end_offset
         self._failure: DiskFailed | None = None
         self._has_new_names = True
+        self._is_untouched = is_whole
         self._unflushed_messages = 0
         self._flushed_ms = clock.now_ms()
         self._doomed: list[tuple[TimestampMs, Segment]] = []
-        self._truncations = 0
+        self.truncations = 0
+        self._flush_plan: FlushPlan | None = None
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -265,6 +298,7 @@ class Log:
             if failure is not None:
                 self.producers.rollback(staged.savepoint)
                 self.epochs.restore(staged.epochs)
+                self.epochs.truncate_from_start(self.log_start_offset)  # which may have moved meanwhile
                 self._staged_end = self.end_offset
             self.producers.release()
         if failure is not None:
@@ -272,6 +306,7 @@ class Log:
 
     def _write(self, staged: _Staged) -> DiskFailed | None:
         active = self.segments.active
+        self._is_untouched = False
         try:
             active.append(staged.buffers, staged.batches, self.config.index_interval_bytes)
         except DiskFailed as error:
@@ -291,9 +326,10 @@ class Log:
         if active.base_offset == base_offset:
             assert not active.size
             return active
+        self._is_untouched = False
         active.complete()
-        segment = self._new_segment(base_offset)
         self.snapshots.take(base_offset, self.producers)
+        segment = self._new_segment(base_offset)
         self.segments.add(segment)
         self._has_new_names = True
         logger.info("%s: rolled to a new segment at offset %d", self.partition, base_offset)
@@ -374,7 +410,7 @@ class Log:
 
     def is_flush_due(self, now_ms: TimestampMs) -> bool:
         """Whether settings or a roll ask for a flush now."""
-        if self.recovery_point >= self.end_offset:
+        if self.recovery_point >= self.end_offset or self._flush_plan is not None:
             return False
         return (
             self._unflushed_messages >= self.config.flush_messages
@@ -385,21 +421,35 @@ class Log:
     def plan_flush(self) -> FlushPlan:
         """Everything that must be synced for the log to be durable up to its present end."""
         assert self._staged is None
-        plan = FlushPlan(self._files, self.end_offset, self._truncations)
-        for segment in self.segments.since(self.recovery_point):
-            plan.add_file(segment.path(LOG_SUFFIX))
-            if segment is not self.segments.active:
-                self._plan_indexes(plan, segment)
-        for path in self.snapshots.paths_to_sync():
-            plan.add_file(path)
+        self._cancel_flush()
+        plan = FlushPlan(self._files, self.end_offset, self.truncations)
+        try:
+            self._plan_files(plan)
+        except DiskFailed:
+            plan.close()
+            raise
         if self.epochs.is_dirty:
             plan.write_epochs(self._epochs_path, self.epochs.entries)
         if self._has_new_names:
             plan.sync_names(self.directory)
+        plan.messages, self._unflushed_messages = self._unflushed_messages, 0
         self._has_new_names = False
-        self._unflushed_messages = 0
         self._flushed_ms = self._clock.now_ms()
+        self._flush_plan = plan
         return plan
+
+    def _plan_files(self, plan: FlushPlan) -> None:
+        # One that ends at the recovery point may have been completed, and its indexes with it, since that was reached.
+        for segment in self.segments.since(self.recovery_point - 1):
+            plan.add_file(segment.path(LOG_SUFFIX))
+            if segment is not self.segments.active:
+                self._plan_indexes(plan, segment)
+            else:  # what the files hold by now; it is little, and mostly nothing since the last flush
+                plan.add_file(segment.offset_index.path)
+                plan.add_file(segment.time_index.path)
+        plan.snapshots = self.snapshots.unsynced
+        for offset in plan.snapshots:
+            plan.add_file(self.snapshots.path(offset))
 
     def _plan_indexes(self, plan: FlushPlan, segment: Segment) -> None:
         for path in segment.index_paths():
@@ -407,10 +457,29 @@ class Log:
 
     def finish_flush(self, plan: FlushPlan) -> None:
         """The plan has run: what it covered is durable, unless a truncation has cut it meanwhile."""
-        if plan.truncations == self._truncations:
+        self._forget(plan)
+        self.snapshots.mark_synced(plan.snapshots)
+        if plan.truncations == self.truncations and not plan.is_cancelled:
             self.recovery_point = max(self.recovery_point, plan.end_offset)
             if plan.epochs is not None:
                 self.epochs.mark_written(plan.epochs)
+
+    def abandon_flush(self, plan: FlushPlan) -> None:
+        """The plan has failed, or will not run: the next one covers what it would have covered."""
+        plan.close()
+        self._forget(plan)
+        self._has_new_names = True
+        self._unflushed_messages += plan.messages
+
+    def _forget(self, plan: FlushPlan) -> None:
+        if self._flush_plan is plan:
+            self._flush_plan = None
+
+    def _cancel_flush(self) -> None:
+        """A plan that still runs in a worker must not put anything back that the owner is about to change."""
+        if self._flush_plan is not None:
+            self._flush_plan.cancel()
+            self._has_new_names = True
 
     @property
     def _epochs_path(self) -> str:
@@ -420,7 +489,14 @@ class Log:
         """Writes and syncs everything, here and now."""
         self.write()
         plan = self.plan_flush()
-        plan.run()
+        self._run(plan)
+
+    def _run(self, plan: FlushPlan) -> None:
+        try:
+            plan.run()
+        except DiskFailed:
+            self.abandon_flush(plan)
+            raise
         self.finish_flush(plan)
 
     # -- deleting ------------------------------------------------------------------------------------------------
@@ -473,6 +549,7 @@ class Log:
 
     def _doom(self, segments: Sequence[Segment], now_ms: TimestampMs) -> None:
         """Takes segments out of the log; their files are renamed now and removed after `file.delete.delay.ms`."""
+        self._is_untouched = False
         for segment in segments:
             self.segments.remove(segment)
             segment.rename(DELETED_SUFFIX)
@@ -481,6 +558,8 @@ class Log:
 
     def take_doomed(self, now_ms: TimestampMs) -> list[Callable[[], None]]:
         """The removals that are due, each for a worker thread to call."""
+        if not self._doomed:
+            return []
         due = [segment for due_ms, segment in self._doomed if due_ms <= now_ms]
         self._doomed = [(due_ms, segment) for due_ms, segment in self._doomed if due_ms > now_ms]
         return [segment.remove_files for segment in due]
@@ -488,17 +567,30 @@ class Log:
     # -- truncating and replacing --------------------------------------------------------------------------------
 
     def truncate_to(self, offset: Offset) -> None:
-        """Cuts the log so that it ends at `offset`: a follower drops what its leader never had."""
+        """Drops every batch that reaches `offset` or beyond: a follower drops what its leader never had.
+
+        The log then ends where its last batch does, as it would when opened anew: below `offset` if a batch held it.
+        """
         self.write()
         if offset >= self.end_offset:
             return
         if offset < self.segments[0].base_offset:
             self.restart_at(offset)
             return
-        self._truncations += 1
+        self.truncations += 1
+        self._cancel_flush()
         now_ms = self._clock.now_ms()
-        self._doom([segment for segment in self.segments if segment.base_offset > offset], now_ms)
+        # The newest goes first: a crash in between must not leave a hole.
+        gone = [segment for segment in reversed(self.segments) if segment.base_offset > offset]
+        for segment in gone:
+            segment.revoke_slices()
+        self._doom(gone, now_ms)
         self.segments.active.truncate_to(offset)
+        end_offset = self.segments.active.next_offset()
+        if end_offset < self.log_start_offset:  # nothing is left that may be read
+            self.restart_at(min(offset, self.log_start_offset))
+            return
+        offset = end_offset
         self._end_at(offset)
         self.epochs.truncate_from_end(offset)
         self.snapshots.remove_where(lambda taken: taken > offset)
@@ -508,9 +600,10 @@ class Log:
         logger.info("%s: truncated to offset %d", self.partition, offset)
 
     def restart_at(self, offset: Offset) -> None:
-        """Drops every record and goes on at `offset`."""
+        """Drops every record and goes on at `offset`. If the disk refuses, the log has to be opened anew."""
         self.write()
-        self._truncations += 1
+        self.truncations += 1
+        self._cancel_flush()
         now_ms = self._clock.now_ms()
         old = list(self.segments)
         for segment in old:
@@ -526,10 +619,13 @@ class Log:
         logger.info("%s: emptied, to go on at offset %d", self.partition, offset)
 
     def _store_epochs(self) -> None:
-        write_leader_epochs(self._files, self._epochs_path, self.epochs.entries)
-        self.epochs.mark_written(self.epochs.entries)
+        """On a full disk the next flush does it: recovery does not believe epochs from the recovery point on."""
+        with suppress(DiskFull):
+            write_leader_epochs(self._files, self._epochs_path, self.epochs.entries)
+            self.epochs.mark_written(self.epochs.entries)
 
     def _end_at(self, offset: Offset) -> None:
+        self._is_untouched = False
         self.end_offset = self._staged_end = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
@@ -558,15 +654,30 @@ class Log:
 
     def close(self) -> None:
         """Leaves the files so that opening needs no scan."""
+        plan = self.plan_close()
+        self._run(plan)
+        self.finish_close()
+
+    def plan_close(self) -> FlushPlan:
+        """The last flush: with it the log is whole on the disk, indexes and producers included."""
         self.write()
+        if self._is_untouched and not self.epochs.is_dirty:
+            return FlushPlan(self._files, self.end_offset, self.truncations)
         self.segments.active.complete()
         self.snapshots.take(self.end_offset, self.producers)
         self._has_new_names = True
         plan = self.plan_flush()
-        self._plan_indexes(plan, self.segments.active)
+        try:
+            self._plan_indexes(plan, self.segments.active)
+        except DiskFailed:
+            self.abandon_flush(plan)
+            raise
         plan.write_epochs(self._epochs_path, self.epochs.entries)
-        plan.run()
-        self.finish_flush(plan)
+        return plan
+
+    def finish_close(self) -> None:
+        """Gives back the open files. Also what is done with a log that is deleted, or whose disk has failed."""
+        self._cancel_flush()
         for segment in self.segments:
             segment.drop_handles()
 

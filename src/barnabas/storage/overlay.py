@@ -100,9 +100,9 @@ class _Node:
         page = self._pages.get(number)
         if page is None:
             page = self._pages[number] = bytearray(_PAGE_BYTES)
-            old = self.read(_PAGE_BYTES, number * _PAGE_BYTES)
-            below = self._read_below(min(_PAGE_BYTES, self._visible - number * _PAGE_BYTES), number * _PAGE_BYTES)
-            page[: len(below)] = below[: len(old)]
+            start = number * _PAGE_BYTES
+            below = self._read_below(min(_PAGE_BYTES, self._visible - start), start)
+            page[: len(below)] = below
         return page
 
     def truncate(self, size: int) -> None:

@@ -13,6 +13,7 @@ import logging
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -120,7 +121,8 @@ class LogOpener:
         self.report = RecoveryReport(partition)
 
     def open(self, handles: Handles) -> Log:
-        self._files.make_directory(self._directory)
+        if not self._files.exists(self._directory):
+            self._files.make_directory(self._directory)
         names = self._finish_replacements(_sort_names(self._files.list(self._directory)))
         doubtful = self._load_segments(names)
         self._read_epochs()
@@ -155,6 +157,7 @@ class LogOpener:
             log_start_offset=self._log_start_offset,
             end_offset=end_offset,
             recovery_point=end_offset if self._was_clean and not doubtful else min(self._recovery_point, end_offset),
+            is_whole=self._was_clean and not self.report.notes and end_offset in snapshots.offsets,
         )
 
     # -- 1. replacements -----------------------------------------------------------------------------------------
@@ -243,7 +246,12 @@ class LogOpener:
     # -- 3. checking ---------------------------------------------------------------------------------------------
 
     def _recover(self, doubtful: list[Segment]) -> None:
-        unflushed = [] if self._was_clean else self._segments.since(self._recovery_point)
+        # Also a segment that ends at the recovery point: its last index entries may have come later.
+        unflushed = [] if self._was_clean else self._segments.since(self._recovery_point - 1)
+        if unflushed:
+            # What follows is read again from the batches; the file may know epochs that a truncation took back.
+            self._epochs.truncate_from_end(self._recovery_point)
+        is_first = True
         for segment in list(self._segments):
             if segment not in unflushed and segment not in doubtful:
                 continue
@@ -252,11 +260,32 @@ class LogOpener:
                 scan = segment.rebuild_indexes(interval)
             else:
                 scan = segment.recover(interval, self._recovery_point)
+            if segment in unflushed and is_first:
+                # The file may be older than a truncation; from here on the batches have the last word.
+                self._epochs.truncate_from_end(scan.epochs[0][1] if scan.epochs else segment.next_offset())
+                is_first = False
             self._recovered.append(segment)
             self._account(segment, scan)
-            if scan.problem and segment in unflushed:
+            if segment not in unflushed or scan.problem:
+                segment.sync()  # no flush comes back to it, or what was cut must not: other records will stand there
+            if segment in unflushed and (scan.problem or self._ends_early(segment)):
                 self._remove_segments([later for later in self._segments if later.base_offset > segment.base_offset])
                 break
+
+    def _ends_early(self, segment: Segment) -> bool:
+        """Whether the next segment does not follow: the crash has cut this one between two batches.
+
+        Compaction leaves such gaps on purpose.
+        """
+        slot = self._segments.slot_of(segment.base_offset) + 1
+        if slot == len(self._segments):
+            return False
+        end_offset, following = segment.next_offset(), self._segments[slot].base_offset
+        is_meant = self._config.is_compacted or following <= self._log_start_offset
+        is_gap = end_offset > following or (end_offset < following and not is_meant)
+        if is_gap:
+            self.report.note(f"{segment.base_offset:020d}.log ends at offset {end_offset}, not at {following}")
+        return is_gap
 
     def _account(self, segment: Segment, scan: SegmentScan) -> None:
         for epoch, offset in scan.epochs:
@@ -273,13 +302,15 @@ class LogOpener:
             self._on_progress(scan.checked_bytes)
 
     def _remove_segments(self, segments: list[Segment]) -> None:
-        for segment in segments:
+        for segment in reversed(segments):  # the newest first: another crash must not leave a hole
             self.report.note(f"removed the segment at {segment.base_offset}, {segment.size} bytes, after the cut")
             self.report.removed_bytes += segment.size
             self.report.removed_segments += 1
             self._segments.remove(segment)
             segment.drop_handles()
             segment.remove_files()
+        if segments:
+            self._files.sync_directory(self._directory)
 
     def _find_end(self) -> Offset:
         active = self._segments.active
@@ -295,21 +326,39 @@ class LogOpener:
     # -- 4. epochs and producers ---------------------------------------------------------------------------------
 
     def _read_epochs(self) -> None:
+        path = os.path.join(self._directory, LEADER_EPOCH_CHECKPOINT)
         try:
-            path = os.path.join(self._directory, LEADER_EPOCH_CHECKPOINT)
             self._epochs = LeaderEpochs(read_leader_epochs(self._files, path))
+            if self._epochs.entries or not self._has_known_epochs():
+                return
+            self.report.note(f"reading the leader epochs from the batches: {path} is missing or empty")
         except CorruptCheckpoint as problem:
             self.report.note(f"reading the leader epochs from the batches: {problem}")
-            for segment in self._segments:
+        for segment in self._segments:
+            with suppress(CorruptBatch):  # a torn tail, which is cut later, or damage that is not for here to judge
                 for _, header in segment.headers(0):
                     if header.leader_epoch >= 0:
                         self._epochs.assign(header.leader_epoch, header.base_offset)
+
+    def _has_known_epochs(self) -> bool:
+        """Whether a file without epochs cannot be right: flushed records have them."""
+        start_offset = max(self._log_start_offset, self._segments[0].base_offset)
+        if not self._was_clean and self._recovery_point <= start_offset:
+            return False
+        segment = self._segments[self._segments.slot_of(start_offset)]
+        with suppress(CorruptBatch):
+            position = segment.position_of(start_offset)
+            return position is not None and segment.header_at(position).leader_epoch >= 0
+        return False
 
     def _rebuild_producers(self, offsets: list[Offset], end_offset: Offset) -> tuple[Snapshots, Producers]:
         bases = {segment.base_offset for segment in self._segments}
         newest = max((offset for offset in offsets if offset <= end_offset), default=None)
         snapshots = Snapshots(self._files, self._directory, offsets)
         snapshots.remove_where(lambda offset: offset != newest and (offset > end_offset or offset not in bases))
+        start = self._recovered[0].base_offset if self._recovered else end_offset
+        if self._recovered and not self._was_clean:  # not flushed, so they may be of records that were truncated since
+            snapshots.remove_where(lambda offset: offset > start)
         for segment in self._recovered:
             segment.transaction_index.reset()
 
@@ -318,7 +367,6 @@ class LogOpener:
                 segment.transaction_index.append(AbortedTransaction.of(completed))
 
         producers = Producers()
-        start = self._recovered[0].base_offset if self._recovered else end_offset
         rebuild_producers(producers, self._segments, snapshots, from_offset=start, on_completed=on_completed)
         for segment in self._recovered:
             segment.transaction_index.store()

@@ -3,8 +3,11 @@
 The same function changes the producers on an append and on replay, so that both end in the same state.
 """
 
+import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
+from barnabas.base.errors import CorruptBatch, DiskFull
 from barnabas.base.filesystem import Buffer
 from barnabas.base.ids import Offset
 from barnabas.records.batch import BatchHeader
@@ -13,6 +16,8 @@ from barnabas.storage.producers import CompletedTransaction, Producers
 from barnabas.storage.segment import Segment
 from barnabas.storage.segments import Segments
 from barnabas.storage.snapshots import Snapshots
+
+logger = logging.getLogger(__name__)
 
 
 def track_producer(producers: Producers, header: BatchHeader, batch: Buffer) -> CompletedTransaction | None:
@@ -54,11 +59,15 @@ def rebuild_producers(
         producers.load(states)
     for segment in segments.since(start):
         if segment.base_offset > start:
-            snapshots.take(segment.base_offset, producers)
-        for header, batch in _batches_with_producers(segment, start):
-            completed = track_producer(producers, header, batch)
-            if completed and on_completed:
-                on_completed(segment, completed)
+            with suppress(DiskFull):  # a snapshot saves time, nothing else
+                snapshots.take(segment.base_offset, producers)
+        try:
+            for header, batch in _batches_with_producers(segment, start):
+                completed = track_producer(producers, header, batch)
+                if completed and on_completed:
+                    on_completed(segment, completed)
+        except CorruptBatch as problem:  # below the recovery point: the log is served as it is, all the same
+            logger.warning("producers are incomplete in the segment at %d: %s", segment.base_offset, problem)
 
 
 def _batches_with_producers(segment: Segment, start: Offset) -> Iterator[tuple[BatchHeader, Buffer]]:

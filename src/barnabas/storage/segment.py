@@ -16,11 +16,11 @@ and rebuilds the indexes from there.
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from barnabas.base.errors import CorruptBatch, DiskFull
+from barnabas.base.errors import CorruptBatch, DiskFailed, DiskFull
 from barnabas.base.filesystem import Buffer, File, FileSystem
 from barnabas.base.ids import NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, Position, TimestampMs
 from barnabas.records import kernel
@@ -174,24 +174,24 @@ class Segment:
         return os.path.join(self.directory, f"{self.base_offset:020d}{kind}{self.suffix}")
 
     def create(self, preallocate_bytes: int = 0) -> None:
-        """Makes the files of a new, empty segment."""
-        for index in (self.offset_index, self.time_index):
-            index.reset()
-        file = self._open(create=True)
+        """Makes the files of a new, empty segment, or none: a stray one would end the log when it is opened next."""
         try:
-            file.truncate(0)
-            if preallocate_bytes:
-                file.allocate(preallocate_bytes)
-        finally:
-            file.close()
+            for index in (self.offset_index, self.time_index):
+                index.reset()
+            with closing(self._open(create=True)) as file:
+                file.truncate(0)
+                if preallocate_bytes:
+                    file.allocate(preallocate_bytes)
+        except DiskFailed:
+            with suppress(DiskFailed):
+                self.remove_files()
+            raise
 
     def load(self) -> None:
         """Takes over existing files. Raises `CorruptIndex` when an index is missing or cannot be one."""
         self.size = self._files.size(self.path(LOG_SUFFIX))
-        for index in (self.offset_index, self.time_index):
-            if not self._files.exists(index.path):
-                raise CorruptIndex(f"{index.path} is missing")
-            index.load()
+        self.offset_index.load()
+        self.time_index.load()
         last = self.offset_index.last()
         if self.offset_index.count and last.position >= self.size:
             raise CorruptIndex(f"{self.offset_index.path} points past the end of the log")
@@ -240,8 +240,10 @@ class Segment:
             self.time_index.store_block()
 
     def index_paths(self) -> list[str]:
+        """The files of the indexes, to be synced. One that was emptied counts: a crash must not fill it again."""
         paths = [self.offset_index.path, self.time_index.path]
-        return [*paths, self.transaction_index.path] if len(self.transaction_index) else paths
+        has_transactions = self._files.exists(self.transaction_index.path)
+        return [*paths, self.transaction_index.path] if has_transactions else paths
 
     def attach(self, handles: Handles) -> None:
         """Moves the segment from the private handles of whoever opened or made it to those of its log's owner."""
@@ -250,10 +252,19 @@ class Segment:
         self.offset_index.attach(handles)
         self.time_index.attach(handles)
 
-    def cut_spare_bytes(self) -> None:
-        """Gives back preallocated space, or removes what a failed write left."""
-        if self.file.size() > self.size:
+    def cut_spare_bytes(self) -> bool:
+        """Gives back preallocated space, or removes what a failed write left. Says whether there was any."""
+        has_spare_bytes = self.file.size() > self.size
+        if has_spare_bytes:
             self.file.truncate(self.size)
+        return has_spare_bytes
+
+    def sync(self) -> None:
+        """Makes the whole segment durable. Blocks: not on the event loop."""
+        self.file.sync()
+        for path in self.index_paths():
+            with closing(self._files.open(path, write=True)) as file:
+                file.sync()
 
     def remove_files(self) -> None:
         """May block on big files: not on the event loop."""
@@ -263,7 +274,14 @@ class Segment:
 
     def append(self, buffers: Sequence[Buffer], batches: Sequence[StagedBatch], index_interval_bytes: int) -> None:
         """Writes the buffers in one call, then indexes their batches. On failure nothing has changed."""
-        self.file.write_at(buffers, self.size)
+        try:
+            self.file.write_at(buffers, self.size)
+        except DiskFailed:
+            # What the disk took of it must not come back in a crash: whoever appended is told that it failed.
+            with suppress(DiskFailed):
+                if self.cut_spare_bytes():
+                    self.file.sync()
+            raise
         for header, size_bytes in batches:
             self.note(header, size_bytes, index_interval_bytes)
 
@@ -273,7 +291,8 @@ class Segment:
         assert 0 <= last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
         if not self.size:
             self._first_timestamp = header.max_timestamp
-        if header.max_timestamp > self.largest.timestamp:
+        # The timestamp of a batch that compaction has emptied is that of no record any more.
+        if header.count and header.max_timestamp > self.largest.timestamp:
             self._largest = TimestampOffset(header.max_timestamp, last_offset)
         if self._bytes_since_entry > index_interval_bytes:
             self.offset_index.add(last_offset, self.size)
@@ -398,7 +417,10 @@ class Segment:
                 taken.is_revoked = True
 
     def truncate_to(self, offset: Offset) -> int:
-        """Removes every batch that holds `offset` or a later one; returns how many bytes went."""
+        """Removes every batch that holds `offset` or a later one; returns how many bytes went.
+
+        The cut is durable at the end: else a crash could mix pages of the old bytes with pages of those written next.
+        """
         position = self.position_of(offset)
         if position is None:
             return 0
@@ -409,6 +431,7 @@ class Segment:
         self.transaction_index.truncate_to(offset)
         self.size = position
         self.cut_spare_bytes()
+        self.file.sync()
         self._forget_scan_state()
         return removed
 
@@ -419,26 +442,64 @@ class Segment:
         self._first_timestamp = None
         last = self.offset_index.last()
         for _, header in self.headers(last.position):
-            if header.max_timestamp > self._largest.timestamp:
+            if header.count and header.max_timestamp > self._largest.timestamp:
                 self._largest = TimestampOffset(header.max_timestamp, header.last_offset)
             self._bytes_since_entry += header.size_bytes
 
     def recover(self, index_interval_bytes: int, from_offset: Offset) -> SegmentScan:
         """Checks every batch from `from_offset` on, rebuilds the indexes for them, and cuts at the first bad one.
 
-        An index that leads to something that is no batch is not believed: the whole segment is checked instead.
+        Indexes that contradict the log are not believed: the whole segment is checked instead.
         """
-        file_bytes = self.file.size()
-        entry = OffsetPosition(self.base_offset, 0)
-        if self.offset_index.is_increasing() and self.time_index.is_increasing():
-            entry = self.offset_index.lookup(from_offset)
+        file_bytes = self.size = self.file.size()
+        entry = self._last_true_entry(from_offset)
         scan = self._check(entry, file_bytes, index_interval_bytes)
-        if scan.problem and entry.position and self.size == entry.position:
-            scan = self._check(OffsetPosition(self.base_offset, 0), file_bytes, index_interval_bytes)
+        if self.largest.timestamp >= 0:
+            self.time_index.add(*self.largest)
         self.offset_index.store()
         self.time_index.store()
         self.cut_spare_bytes()
         return scan
+
+    def _last_true_entry(self, from_offset: Offset) -> OffsetPosition:
+        """The last place at or before `from_offset` up to which both indexes are whole; the start if they are not.
+
+        Flushes sync what the index files hold at that time. Entries that were in memory then, at most a block, may
+        have been lost or torn since: they are compared with the log.
+        """
+        start = OffsetPosition(self.base_offset, 0)
+        if not (self.offset_index.is_increasing() and self.time_index.is_increasing()):
+            return start
+        # An entry that the time index has lost shows nowhere, so it is made again from the last one it has.
+        newest = self.time_index.last_at_or_before(from_offset)
+        entry = self.offset_index.lookup(min(from_offset, newest.offset))
+        try:
+            offsets_agree = all(
+                self._read_header(position).last_offset == offset
+                for offset, position in self.offset_index.latest_up_to(entry.offset)
+            )
+            times_agree = offsets_agree and all(
+                self._header_of(offset).max_timestamp == timestamp
+                for timestamp, offset in self.time_index.latest_up_to(newest.offset)
+            )
+        except CorruptBatch:
+            return start
+        return entry if times_agree else start
+
+    def _header_of(self, offset: Offset) -> BatchHeader:
+        position = self.position_of(offset)
+        if position is None:
+            raise CorruptBatch(f"{self.path(LOG_SUFFIX)}: offset {offset} is not there")
+        return self._read_header(position)
+
+    def _read_header(self, position: Position) -> BatchHeader:
+        """The header at a place that may be wrong."""
+        chunk = self.file.read_at(HEADER_BYTES, position)
+        if len(chunk) < HEADER_BYTES:
+            raise CorruptBatch(f"{self.path(LOG_SUFFIX)}: it ends before position {position + HEADER_BYTES}")
+        header = read_header(chunk)
+        check_header(header, self.size - position)
+        return header
 
     def rebuild_indexes(self, index_interval_bytes: int) -> SegmentScan:
         """Checks the whole segment without believing its indexes."""
@@ -476,6 +537,8 @@ class Segment:
                 if header.base_offset <= previous_offset or header.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
                     return f"offset {header.base_offset} after {previous_offset}"
                 previous_offset = header.last_offset
+                if NO_EPOCH < header.leader_epoch < previous_epoch:
+                    return f"leader epoch {header.leader_epoch} after {previous_epoch} at offset {header.base_offset}"
                 if header.leader_epoch > previous_epoch:
                     previous_epoch = header.leader_epoch
                     epochs.append((previous_epoch, header.base_offset))

@@ -63,10 +63,14 @@ class Snapshots:
                 self._remove([candidate])
         return None
 
-    def paths_to_sync(self) -> list[str]:
-        """The snapshots taken since the last call."""
-        unsynced, self._unsynced = self._unsynced, []
-        return [self.path(offset) for offset in unsynced]
+    @property
+    def unsynced(self) -> tuple[Offset, ...]:
+        """The snapshots that are not known to be durable."""
+        return tuple(self._unsynced)
+
+    def mark_synced(self, offsets: Iterable[Offset]) -> None:
+        """These are durable now. One that was removed meanwhile does not matter."""
+        self._unsynced = [offset for offset in self._unsynced if offset not in offsets]
 
     def remove_where(self, is_stale: Callable[[Offset], bool]) -> None:
         self._remove([offset for offset in self._offsets if is_stale(offset)])

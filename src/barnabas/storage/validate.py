@@ -111,10 +111,10 @@ def _check_client_header(header: BatchHeader) -> None:
 def _check_timestamps(summary: RecordSummary, config: LogConfig, now_ms: TimestampMs) -> None:
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
-    if summary.max_timestamp > latest or NO_TIMESTAMP < summary.max_timestamp < earliest:
+    if summary.max_timestamp > latest or NO_TIMESTAMP < summary.min_timestamp < earliest:
         raise KafkaError(
             ErrorCode.INVALID_TIMESTAMP,
-            f"the records' timestamps, {summary.max_timestamp}, are not within "
+            f"the records' timestamps, {summary.min_timestamp} to {summary.max_timestamp}, are not within "
             f"{earliest} to {latest} (message.timestamp.before.max.ms, message.timestamp.after.max.ms)",
         )
 

@@ -1,0 +1,235 @@
+"""Chooses the log that needs compaction most, and remembers how far each one is compacted.
+
+`cleaner-offset-checkpoint` in a log directory names, per partition, the first dirty offset. It is written after a pass
+was handed over; one that is lost or old only costs work. A log that was truncated below it must say so
+(`truncated`), because other records stand there now.
+
+Owner: the thread that owns the logs. It asks for the next piece of work, has a worker run it, and finishes it. There
+are never more passes under way than `log.cleaner.threads`, and never two over one log. After it found nothing to do,
+the cleaner looks again when `log.cleaner.backoff.ms` have passed.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterable
+from random import Random
+from threading import Lock
+from typing import Final, TypeAlias
+
+from barnabas.base.clock import Clock
+from barnabas.base.errors import CorruptBatch, DiskFailed, DiskFull
+from barnabas.base.filesystem import FileSystem
+from barnabas.base.ids import Offset, TopicPartition
+from barnabas.storage.checkpoints import CLEANER_OFFSETS, CorruptCheckpoint, read_offsets, write_offsets
+from barnabas.storage.cleaning import SECRET_BYTES, CleanerSettings, CleaningJob
+from barnabas.storage.compaction import Cleanable, find_cleanable, first_dirty_offset, is_roll_due
+from barnabas.storage.log import Log
+from barnabas.storage.settings import LogManagerConfig
+from barnabas.storage.throttle import Throttle
+from barnabas.storage.transaction_index import CorruptTransactionIndex
+from barnabas.storage.work import Job, Work
+
+logger = logging.getLogger(__name__)
+
+_KEY_MAP_LOAD_MAX: Final = 0.9
+"""The key map never fills further than this."""
+_IO_BYTES_MIN: Final = 64 * 1024
+
+_LogKey: TypeAlias = tuple[str, TopicPartition]
+"""A partition may lie in two log directories for a while, when it moves from one to the other."""
+
+
+class LogCleaner:
+    """The compaction of all logs of a broker."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        clock: Clock,
+        random: Random,
+        config: LogManagerConfig,
+        on_failure: Callable[[str, DiskFailed], None],
+    ) -> None:
+        """`on_failure` hears of a log directory whose disk fails; a full disk is only waited for."""
+        self._files = files
+        self._clock = clock
+        self._random = random
+        self._config = config
+        self._on_failure = on_failure
+        self._throttle = Throttle(clock, config.log_cleaner_io_max_bytes_per_second)
+        load = min(config.log_cleaner_io_buffer_load_factor, _KEY_MAP_LOAD_MAX) / _KEY_MAP_LOAD_MAX
+        self._settings = CleanerSettings(
+            key_map_bytes=int(config.log_cleaner_dedupe_buffer_size / config.log_cleaner_threads * load),
+            io_bytes=max(_IO_BYTES_MIN, config.log_cleaner_io_buffer_size // config.log_cleaner_threads),
+        )
+        self._offsets: dict[str, dict[TopicPartition, Offset]] = {}
+        self._unwritten: list[str] = []
+        """Log directories whose checkpoint is older than what is known."""
+        self._checkpoint_lock = Lock()
+        self._jobs: dict[_LogKey, CleaningJob] = {}
+        self._paused: list[CleaningJob] = []
+        """Those of the jobs that wait for their next turn."""
+        self._damaged: set[_LogKey] = set()
+        self._look_again_ms = 0
+
+    # -- how far -------------------------------------------------------------------------------------------------
+
+    def first_dirty_offset(self, log: Log) -> Offset:
+        directory, partition = _key(log)
+        return first_dirty_offset(self._known(directory).get(partition), log.log_start_offset, log.end_offset)
+
+    def truncated(self, log: Log, offset: Offset) -> None:
+        """The log was cut: what comes at `offset` and after is new. To be followed by `write_checkpoint`."""
+        directory, partition = _key(log)
+        known = self._known(directory)
+        if known.get(partition, -1) > offset:
+            known[partition] = offset
+
+    def forget(self, log: Log) -> None:
+        """The log is deleted, moved, or not compacted any more."""
+        directory, partition = key = _key(log)
+        self.cancel(log)
+        self._damaged.discard(key)
+        self._known(directory).pop(partition, None)
+
+    def write_checkpoint(self, directory: str) -> None:
+        """Writes how far the logs of a directory are compacted. Syncs, so it is for a worker thread."""
+        with self._checkpoint_lock:
+            write_offsets(self._files, os.path.join(directory, CLEANER_OFFSETS), dict(self._known(directory)))
+
+    def _known(self, directory: str) -> dict[TopicPartition, Offset]:
+        """Without a checkpoint, or with a damaged one, everything in the directory counts as dirty."""
+        if directory not in self._offsets:
+            try:
+                self._offsets[directory] = read_offsets(self._files, os.path.join(directory, CLEANER_OFFSETS))
+            except CorruptCheckpoint as problem:
+                logger.warning("compaction begins anew: %s", problem)
+                self._offsets[directory] = {}
+        return self._offsets[directory]
+
+    # -- work ----------------------------------------------------------------------------------------------------
+
+    def next_job(self, logs: Iterable[Log]) -> Work | None:
+        """The next piece of work: to write a checkpoint, to go on with a pass, or to begin with the dirtiest log."""
+        if self._unwritten:
+            return self._checkpoint_work(self._unwritten.pop(0))
+        if self._paused:
+            return self._pass_work(self._paused.pop(0))
+        now_ms = self._clock.now_ms()
+        if len(self._jobs) >= self._config.log_cleaner_threads or now_ms < self._look_again_ms:
+            return None
+        job = self._begin_dirtiest(logs)
+        if job is None:
+            self._back_off()
+            return None
+        return self._pass_work(job)
+
+    def roll_overdue(self, log: Log) -> bool:
+        """Closes the active segment of a log that gets no appends, so that its records can be compacted in time."""
+        if not is_roll_due(log.segments.active, log.config, self._clock.now_ms()):
+            return False
+        log.write()
+        log.roll()
+        return True
+
+    def cleanable(self, log: Log) -> Cleanable:
+        """What there is to compact in a log now."""
+        return find_cleanable(
+            list(log.segments),
+            log.config,
+            first_dirty=self.first_dirty_offset(log),
+            stable_offset=min(log.last_stable_offset, log.recovery_point),
+            now_ms=self._clock.now_ms(),
+        )
+
+    def cancel(self, log: Log) -> None:
+        """Ends the log's pass, if there is one: before the log is closed, or its directory given up."""
+        job = self._jobs.get(_key(log))
+        if job is not None:
+            job.cancel()
+
+    def cancel_all(self) -> None:
+        """At a stop. Workers return soon, and hand nothing over."""
+        for job in self._jobs.values():
+            job.cancel()
+
+    def _begin_dirtiest(self, logs: Iterable[Log]) -> CleaningJob | None:
+        best: tuple[Log, Cleanable] | None = None
+        for log in logs:
+            key = _key(log)
+            if not log.config.is_compacted or key in self._jobs or key in self._damaged:
+                continue
+            try:
+                cleanable = self.cleanable(log)
+            except DiskFailed as error:
+                self._on_failure(key[0], error)
+                continue
+            is_dirtier = best is None or cleanable.dirty_ratio > best[1].dirty_ratio
+            if is_dirtier and cleanable.is_due(log.config.min_cleanable_dirty_ratio):
+                best = log, cleanable
+        return None if best is None else self._begin(*best)
+
+    def _begin(self, log: Log, cleanable: Cleanable) -> CleaningJob | None:
+        key = _key(log)
+        try:
+            self._jobs[key] = CleaningJob.plan_for(
+                log,
+                cleanable,
+                files=self._files,
+                clock=self._clock,
+                throttle=self._throttle,
+                settings=self._settings,
+                secret=self._random.randbytes(SECRET_BYTES),
+            )
+        except DiskFailed as error:
+            self._on_failure(key[0], error)
+            return None
+        return self._jobs[key]
+
+    def _pass_work(self, job: CleaningJob) -> Work:
+        return Job(
+            f"compact {job.log.partition}",
+            run=job.run,
+            finish=lambda _: self._finish(job),
+            failed=lambda error: self._pass_failed(job, error),
+        )
+
+    def _finish(self, job: CleaningJob) -> None:
+        directory, partition = key = _key(job.log)
+        try:
+            if job.finish():
+                self._paused.append(job)
+                return
+        except (CorruptBatch, CorruptTransactionIndex) as problem:
+            logger.error("%s: not compacted until it is repaired: %s", partition, problem)
+            self._damaged.add(key)
+        del self._jobs[key]
+        if job.end_offset is not None:
+            self._known(directory)[partition] = job.end_offset
+            self._unwritten.append(directory)
+
+    def _pass_failed(self, job: CleaningJob, error: DiskFailed) -> None:
+        key = _key(job.log)
+        del self._jobs[key]
+        if isinstance(error, DiskFull) and not job.is_torn:
+            logger.warning("%s: compaction waits for space: %s", job.log.partition, error)
+            self._back_off()
+        else:
+            self._on_failure(key[0], error)
+
+    def _back_off(self) -> None:
+        self._look_again_ms = self._clock.now_ms() + self._config.log_cleaner_backoff_ms
+
+    def _checkpoint_work(self, directory: str) -> Work:
+        def run() -> None:
+            self.write_checkpoint(directory)
+
+        def failed(error: DiskFailed) -> None:
+            if not isinstance(error, DiskFull):  # then the next pass writes it, and an old one only costs work
+                self._on_failure(directory, error)
+
+        return Job(f"checkpoint compaction in {directory}", run=run, finish=lambda _: None, failed=failed)
+
+
+def _key(log: Log) -> _LogKey:
+    return os.path.dirname(log.directory), log.partition

@@ -1,0 +1,82 @@
+"""The log directories of a broker together: which one holds a partition, which one takes the next, which ones work.
+
+Owner: the log manager's thread.
+"""
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.filesystem import FileSystem
+from barnabas.base.ids import TopicPartition
+from barnabas.base.uuid import uuid_text
+from barnabas.storage.directory import LogDirectory
+from barnabas.storage.log import Log
+from barnabas.storage.settings import LogManagerConfig
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+
+class AllDirectoriesOffline(BarnabasError):  # noqa: N818 - a fact, named as one
+    """No log directory is left: the broker cannot go on."""
+
+
+class LogDirectories:
+    """In the order of `log.dirs`."""
+
+    def __init__(self, files: FileSystem, config: LogManagerConfig) -> None:
+        self._cordoned = config.cordoned_log_dirs
+        self._all = [LogDirectory(files, path) for path in config.log_dirs]
+
+    def __iter__(self) -> Iterator[LogDirectory]:
+        return iter(self._all)
+
+    @property
+    def online(self) -> list[LogDirectory]:
+        return [directory for directory in self._all if directory.is_online]
+
+    @property
+    def offline(self) -> list[LogDirectory]:
+        return [directory for directory in self._all if not directory.is_online]
+
+    def require_online(self) -> None:
+        if not self.online:
+            failures = "; ".join(str(directory.failure) for directory in self._all)
+            raise AllDirectoriesOffline(f"no log directory is left: {failures}")
+
+    def of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Who serves the partition; None when nobody has it, an error when the one who has it cannot serve it."""
+        for directory in self._all:
+            if partition in directory.logs:
+                return directory
+            if partition in directory.lost:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} is offline: {directory.failure}")
+            if problem := directory.unopened.get(partition):
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} cannot be opened: {problem}")
+        return None
+
+    def served(self, partition: TopicPartition) -> tuple[LogDirectory, Log]:
+        """The partition's log and where it lies; an error when there is none."""
+        directory = self.of(partition)
+        if directory is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {partition}")
+        return directory, directory.logs[partition]
+
+    def get(self, partition: TopicPartition, topic_id: UUID | None) -> Log | None:
+        directory = self.of(partition)
+        if directory is None:
+            return None
+        stored_id = directory.topic_ids.get(partition)
+        if topic_id is not None and stored_id is not None and stored_id != topic_id:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"{directory.path_of(partition)} belongs to topic id {uuid_text(stored_id)}, not {uuid_text(topic_id)}",
+            )
+        return directory.logs[partition]
+
+    def emptiest(self) -> LogDirectory:
+        """Where the next partition goes: the first of those with the fewest, cordoned ones left out."""
+        self.require_online()
+        usable = [directory for directory in self.online if directory.path not in self._cordoned]
+        if not usable:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory that is online is cordoned")
+        return min(usable, key=lambda directory: directory.partition_count)

@@ -1,0 +1,258 @@
+"""What a broker's logs need from time to time: flushes, retention, removal of files, expiry, checkpoints, compaction.
+
+`due_work` is meant to be called about once a second, by the owner of the logs. It does at once what is quick (retention
+renames, producers expire) and returns jobs for what may block. A log that was just written to is asked by itself with
+`flush_if_due`, so that `flush.messages` does not wait for the round; one flush covers all that was written before it
+began, and a log has one at a time: that is group commit.
+
+| what | how often |
+|---|---|
+| flush | `flush.messages`, `flush.ms`, after a roll |
+| retention | `log.retention.check.interval.ms`, spread over several rounds when there are many logs |
+| removal of deleted files and partitions | once `file.delete.delay.ms` has passed |
+| expiry of producers | `producer.id.expiration.check.interval.ms` |
+| recovery points | `log.flush.offset.checkpoint.interval.ms` |
+| log starts | `log.flush.start.offset.checkpoint.interval.ms`; soon after records were deleted by request |
+| high watermarks | every five seconds |
+| compaction | `log.cleaner.backoff.ms` after there was nothing to do |
+
+Checkpoints say what is so: a recovery point has moved only after the sync that it speaks of. They are written one at a
+time per directory, and only when they have changed.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias
+
+from barnabas.base.errors import DiskFailed
+from barnabas.base.filesystem import FileSystem
+from barnabas.base.ids import TimestampMs, TopicPartition
+from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.directories import LogDirectories
+from barnabas.storage.directory import CheckpointFile, CheckpointVersion, LogDirectory
+from barnabas.storage.log import Log
+from barnabas.storage.settings import LogManagerConfig
+from barnabas.storage.work import Job, Work
+
+logger = logging.getLogger(__name__)
+
+HIGH_WATERMARK_INTERVAL_MS: Final = 5_000
+RETENTION_LOGS_PER_ROUND: Final = 256
+"""Looking at a log costs some microseconds; a broker's loop should not stand still for thousands of them."""
+
+OnFailure: TypeAlias = Callable[[LogDirectory, DiskFailed], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _DoomedDirectory:
+    due_ms: TimestampMs
+    directory: LogDirectory
+    path: str
+
+
+class _Timer:
+    """Something that is due every so often, the first time after a delay."""
+
+    __slots__ = ("_due_ms", "_interval_ms")
+
+    def __init__(self, first_ms: TimestampMs, interval_ms: int) -> None:
+        self._due_ms = first_ms
+        self._interval_ms = interval_ms
+
+    def strikes(self, now_ms: TimestampMs) -> bool:
+        if now_ms < self._due_ms:
+            return False
+        self._due_ms = now_ms + self._interval_ms
+        return True
+
+    def hurry(self) -> None:
+        self._due_ms = 0
+
+
+class Housekeeping:
+    """See the module's text. Owner: the log manager; it touches only directories that are online."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        config: LogManagerConfig,
+        directories: LogDirectories,
+        *,
+        now_ms: TimestampMs,
+        on_failure: OnFailure,
+        cleaner: LogCleaner | None,
+    ) -> None:
+        self._files = files
+        self._config = config
+        self._directories = directories
+        self._on_failure = on_failure
+        self._cleaner = cleaner
+        self._doomed: list[_DoomedDirectory] = []
+        self._awaiting_retention: deque[TopicPartition] = deque()
+        first_ms = now_ms + config.log_initial_task_delay_ms
+        self._retention = _Timer(first_ms, config.log_retention_check_interval_ms)
+        self._recovery_points = _Timer(first_ms, config.log_flush_offset_checkpoint_interval_ms)
+        self._start_offsets = _Timer(first_ms, config.log_flush_start_offset_checkpoint_interval_ms)
+        self._high_watermarks = _Timer(now_ms + HIGH_WATERMARK_INTERVAL_MS, HIGH_WATERMARK_INTERVAL_MS)
+        self._expiry = _Timer(
+            now_ms + config.producer_id_expiration_check_interval_ms, config.producer_id_expiration_check_interval_ms
+        )
+
+    def due_work(self, now_ms: TimestampMs) -> list[Work]:
+        if self._expiry.strikes(now_ms):
+            self._expire_producers(now_ms)
+        self._apply_retention(now_ms)
+        return [
+            *self._flushes(now_ms),
+            *self._removals(now_ms),
+            *self._checkpoints(now_ms),
+            *self._cleaning(),
+        ]
+
+    def _online(self) -> Iterator[tuple[LogDirectory, Log]]:
+        """Every served log. One that takes its directory offline on the way ends that directory's turn."""
+        for directory in self._directories:
+            for log in list(directory.logs.values()):
+                if not directory.is_online:
+                    break
+                yield directory, log
+
+    # -- flushing ------------------------------------------------------------------------------------------------
+
+    def _flushes(self, now_ms: TimestampMs) -> Iterator[Work]:
+        for directory, log in self._online():
+            if work := self.flush_if_due(directory, log, now_ms):
+                yield work
+
+    def flush_if_due(self, directory: LogDirectory, log: Log, now_ms: TimestampMs) -> Work | None:
+        """Makes everything that is written durable, if it is time.
+
+        A log with staged records has its turn after they are written: who staged them must hear how that went.
+        """
+        if not log.is_flush_due(now_ms) or log.staged_end_offset != log.end_offset:
+            return None
+        try:
+            plan = log.plan_flush()
+        except DiskFailed as error:
+            self._on_failure(directory, error)
+            return None
+
+        def failed(error: DiskFailed) -> None:
+            log.abandon_flush(plan)
+            self._on_failure(directory, error)
+
+        def finish(_: None) -> None:
+            log.finish_flush(plan)
+
+        return Job(f"flush {log.partition}", run=plan.run, finish=finish, failed=failed)
+
+    # -- deleting ------------------------------------------------------------------------------------------------
+
+    def _apply_retention(self, now_ms: TimestampMs) -> None:
+        if self._retention.strikes(now_ms) and not self._awaiting_retention:
+            self._awaiting_retention.extend(log.partition for _, log in self._online())
+        for _ in range(min(RETENTION_LOGS_PER_ROUND, len(self._awaiting_retention))):
+            partition = self._awaiting_retention.popleft()
+            for directory in self._directories:
+                if directory.is_online and (log := directory.logs.get(partition)):
+                    self._delete_due_segments(directory, log)
+
+    def _delete_due_segments(self, directory: LogDirectory, log: Log) -> None:
+        try:
+            if self._cleaner is not None and log.config.is_compacted:
+                self._cleaner.roll_overdue(log)
+            log.delete_due_segments()
+        except DiskFailed as error:
+            self._on_failure(directory, error)
+
+    def doom(self, directory: LogDirectory, path: str, due_ms: TimestampMs) -> None:
+        """A deleted partition's directory, to be removed when it is time."""
+        self._doomed.append(_DoomedDirectory(due_ms, directory, path))
+
+    def _removals(self, now_ms: TimestampMs) -> Iterator[Work]:
+        for directory, log in self._online():
+            if removals := log.take_doomed(now_ms):
+                yield self._removal(f"remove segments of {log.partition}", directory, removals)
+        due = [doomed for doomed in self._doomed if doomed.due_ms <= now_ms]
+        self._doomed = [doomed for doomed in self._doomed if doomed.due_ms > now_ms]
+        for doomed in due:
+            if doomed.directory.is_online:
+                remove = partial(self._files.remove_tree, doomed.path)
+                yield self._removal(f"remove {doomed.path}", doomed.directory, [remove])
+
+    def _removal(self, title: str, directory: LogDirectory, removals: Sequence[Callable[[], None]]) -> Work:
+        """What a failed removal leaves behind is found and removed at the next start."""
+
+        def run() -> None:
+            for remove in removals:
+                remove()
+
+        return Job(title, run=run, finish=_nothing, failed=partial(self._on_failure, directory))
+
+    def _expire_producers(self, now_ms: TimestampMs) -> None:
+        for _, log in self._online():
+            if len(log.producers):
+                log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------
+
+    def hurry_start_offsets(self) -> None:
+        """Records were deleted by request: a crash must not bring them back an interval later."""
+        self._start_offsets.hurry()
+
+    def _checkpoints(self, now_ms: TimestampMs) -> Iterator[Work]:
+        with_points = self._recovery_points.strikes(now_ms)
+        with_starts = self._start_offsets.strikes(now_ms)
+        with_watermarks = self._high_watermarks.strikes(now_ms)
+        if not (with_points or with_starts or with_watermarks):
+            return
+        for directory in self._directories:
+            if directory.is_checkpointing and with_starts:
+                self.hurry_start_offsets()
+            if not directory.is_online or directory.is_checkpointing:
+                continue
+            versions = [
+                (checkpoint, checkpoint.prepare(offsets))
+                for checkpoint, current, is_due in (
+                    (directory.recovery_points, directory.current_recovery_points, with_points),
+                    (directory.start_offsets, directory.current_start_offsets, with_starts),
+                    (directory.high_watermarks, directory.current_high_watermarks, with_watermarks),
+                )
+                if is_due and checkpoint.is_news(offsets := current())
+            ]
+            if versions:
+                yield self._checkpoint(directory, versions)
+
+    def _checkpoint(
+        self, directory: LogDirectory, versions: Sequence[tuple[CheckpointFile, CheckpointVersion]]
+    ) -> Work:
+        directory.is_checkpointing = True
+
+        def run() -> None:
+            for checkpoint, version in versions:
+                checkpoint.write(version)
+
+        def finish(_: None) -> None:
+            directory.is_checkpointing = False
+
+        def failed(error: DiskFailed) -> None:
+            directory.is_checkpointing = False
+            self._on_failure(directory, error)
+
+        return Job(f"checkpoint {directory.path}", run=run, finish=finish, failed=failed)
+
+    # -- compaction ----------------------------------------------------------------------------------------------
+
+    def _cleaning(self) -> Iterator[Work]:
+        """The one place where compaction is asked for. The cleaner limits how much of it goes on at a time."""
+        if self._cleaner is not None:
+            compacted = [log for _, log in self._online() if log.config.is_compacted]
+            while work := self._cleaner.next_job(compacted):
+                yield work
+
+
+def _nothing(_: None) -> None:
+    pass

@@ -1,0 +1,405 @@
+"""All logs of a broker, in several log directories: opens, creates, deletes, truncates and closes them.
+
+Owner: one thread (a broker's event loop), which owns every log too. What may block is a `Job`: `creation`, `deletion`
+and `truncation` return one, `due_work` returns those that are due; `create`, `delete`, `truncate` and `run_due_work` do
+the same at once, for synchronous users. `open` and `close` block, and use threads of their own.
+
+Checkpoints and crashes. Recovery checks a log only from its recovery point in the checkpoint file on, which must thus
+never lie above records that are not synced. It rises after a sync (`barnabas.storage.housekeeping`); before a log is
+cut or deleted, whose offsets may be written again, it is lowered durably, and only then the log is touched.
+
+Failures. A directory whose disk fails goes offline alone and stays so until the next start: its logs are no longer
+served, everything else goes on. A full disk takes nothing offline: what needs space is refused and tried again. But a
+failed sync always does, whatever the reason: the kernel may have dropped the bytes, and a second sync would not say so.
+Whoever gets `DiskFailed` from a log tells `on_write_failure`.
+"""
+
+import errno
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from random import Random
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from barnabas.base.clock import Clock
+from barnabas.base.errors import BarnabasError, DiskFailed, DiskFull
+from barnabas.base.filesystem import FileSystem
+from barnabas.base.ids import Offset, TimestampMs, TopicPartition
+from barnabas.base.uuid import new_uuid
+from barnabas.storage.checkpoints import UNKNOWN_BROKER_EPOCH
+from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.directories import LogDirectories
+from barnabas.storage.directory import LogDirectory, doomed_name
+from barnabas.storage.flush import FlushPlan
+from barnabas.storage.handles import Handles
+from barnabas.storage.housekeeping import Housekeeping
+from barnabas.storage.log import Log
+from barnabas.storage.opening import ConfigOfTopic, OnProgress, OpenedLog, Opening, OpeningReport, PartitionOpener
+from barnabas.storage.settings import LogConfig, LogManagerConfig
+from barnabas.storage.work import Job, ThreadWorkers, Work, Workers, perform
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+OnOffline: TypeAlias = Callable[[LogDirectory], None]
+
+_NOT_THE_DISK: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_RETRY_INTERVAL_MS: Final = 5_000
+_WARNING_INTERVAL_MS: Final = 60_000
+
+
+class LogManager:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        clock: Clock,
+        random: Random,
+        config: LogManagerConfig,
+        *,
+        cluster_id: str,
+        node_id: int,
+        handles: Handles | None = None,
+        workers: Workers | None = None,
+        on_offline: OnOffline | None = None,
+    ) -> None:
+        self._files = files
+        self._clock = clock
+        self._random = random
+        self._config = config
+        self._cluster_id = cluster_id
+        self._node_id = node_id
+        self._opener = PartitionOpener(files, Handles() if handles is None else handles, clock, random)
+        self._workers = workers or ThreadWorkers()
+        self._on_offline = on_offline
+        self._opening: Opening | None = None
+        self._moving: set[TopicPartition] = set()
+        """Partitions that are being created or deleted."""
+        self._retry_ms: TimestampMs = 0
+        self._warned_ms: dict[str, TimestampMs] = {}
+        self.cleaner: LogCleaner | None = None
+        if config.log_cleaner_enable:
+            self.cleaner = LogCleaner(files, clock, random, config, on_failure=self.on_directory_failure)
+        self.directories = LogDirectories(files, config)
+        self._housekeeping = Housekeeping(
+            files,
+            config,
+            self.directories,
+            now_ms=clock.now_ms(),
+            on_failure=self._on_failure,
+            cleaner=self.cleaner,
+        )
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Log]:
+        """Every log that is served."""
+        for directory in self.directories:
+            yield from directory.logs.values()
+
+    def __len__(self) -> int:
+        return sum(len(directory.logs) for directory in self.directories)
+
+    @property
+    def offline_directories(self) -> list[LogDirectory]:
+        return self.directories.offline
+
+    def get(self, partition: TopicPartition, topic_id: UUID | None = None) -> Log | None:
+        """The partition's log; None when there is none, an error when there is one that cannot be used.
+
+        With a topic id, the log must be that topic's: one of the same name may have been deleted and made again.
+        """
+        return self.directories.get(partition, topic_id)
+
+    def topic_id(self, partition: TopicPartition) -> UUID | None:
+        """What the partition's directory says; None also when it says nothing."""
+        directory = self.directories.of(partition)
+        return directory.topic_ids.get(partition) if directory else None
+
+    # -- opening and closing -------------------------------------------------------------------------------------
+
+    def open(self, config_of_topic: ConfigOfTopic, on_progress: OnProgress | None = None) -> OpeningReport:
+        """Opens the logs of all directories, in parallel. Progress may be told from any thread, one call at a time.
+
+        Raises `DirectoryLocked` or `UnusableDirectory` when it must not touch a directory, before any log has changed,
+        and `AllDirectoriesOffline` when no disk works.
+        """
+        opening = self._opening = Opening(self.directories, self._opener, config_of_topic, self._on_failure)
+        try:
+            opening.claim(self._cluster_id, self._node_id, self._random)
+        except BarnabasError:
+            for directory in self.directories:
+                directory.release()
+            raise
+        # Without anything to check there is little to wait for, and a second thread would only contend for the first.
+        threads_each = self._config.num_recovery_threads_per_data_dir if opening.needs_recovery else 1
+        self._workers.run(opening.queues(on_progress), threads_each)
+        opening.settle()
+        for directory, path in opening.doomed:
+            self._housekeeping.doom(directory, path, self._clock.now_ms())
+        self.directories.require_online()
+        return opening.report
+
+    def close(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
+        """Closes all logs, in parallel. The jobs that were handed out must have finished (`stop_cleaning` helps).
+
+        A directory in which all went well is marked, so that opening it again needs no scan.
+        """
+        self.stop_cleaning()
+        unclean: set[str] = set()
+        queues = [self._closings(directory, unclean) for directory in self.directories.online]
+        self._workers.run(queues, self._config.num_recovery_threads_per_data_dir)
+        for directory in self.directories.online:
+            try:
+                directory.write_all_checkpoints()
+                if directory.path not in unclean and not directory.unopened:
+                    directory.mark_clean(broker_epoch)
+            except DiskFailed as error:
+                logger.error("%s needs recovery at the next start: %s", directory.path, error)
+            directory.logs.clear()
+            directory.release()
+
+    def stop_cleaning(self) -> None:
+        """Lets compaction, whose jobs may take minutes, end soon."""
+        if self.cleaner is not None:
+            self.cleaner.cancel_all()
+
+    def _closings(self, directory: LogDirectory, unclean: set[str]) -> Iterator[Work]:
+        def failed(log: Log, error: DiskFailed) -> None:
+            unclean.add(directory.path)
+            logger.error("%s needs recovery at the next start: %s", log.partition, error)
+            log.finish_close()
+
+        def finish(log: Log, plan: FlushPlan, _: None) -> None:
+            log.finish_flush(plan)
+            log.finish_close()
+
+        for log in directory.logs.values():
+            try:
+                plan = log.plan_close()
+            except DiskFailed as error:
+                failed(log, error)
+                continue
+            yield Job(
+                f"close {log.partition}", run=plan.run, finish=partial(finish, log, plan), failed=partial(failed, log)
+            )
+
+    # -- creating and deleting -----------------------------------------------------------------------------------
+
+    def create(
+        self, partition: TopicPartition, topic_id: UUID | None, config: LogConfig, *, is_new: bool = True
+    ) -> Log:
+        """`creation`, at once."""
+        self.creation(partition, topic_id, config, is_new=is_new).complete()
+        return self.directories.served(partition)[1]
+
+    def creation(
+        self, partition: TopicPartition, topic_id: UUID | None, config: LogConfig, *, is_new: bool = True
+    ) -> Job[OpenedLog]:
+        """Makes a partition in the emptiest directory. `get` finds it once the job has finished.
+
+        With `is_new` false it may lie in a directory that is offline: then it is refused, because an empty log in its
+        place would lose its records.
+        """
+        assert self.directories.of(partition) is None, f"{partition} exists"
+        assert partition not in self._moving, f"{partition} is being created or deleted"
+        if not is_new and self.directories.offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} may lie in a directory that is offline")
+        directory = self.directories.emptiest()
+        directory.creating += 1
+        self._moving.add(partition)
+
+        def finish(opened: OpenedLog) -> None:
+            end()
+            if directory.is_online:
+                directory.admit(opened.log, opened.topic_id)
+
+        def failed(error: DiskFailed) -> None:
+            end()
+            self._on_failure(directory, error)
+
+        def end() -> None:
+            directory.creating -= 1
+            self._moving.discard(partition)
+
+        run = partial(self._opener.create, directory, partition, topic_id, config)
+        return Job(f"create {partition}", run=run, finish=finish, failed=failed)
+
+    def delete(self, partition: TopicPartition) -> None:
+        """`deletion`, at once."""
+        self.deletion(partition).complete()
+
+    def deletion(self, partition: TopicPartition) -> Job[None]:
+        """Takes a partition out of service now and renames its directory, which goes after `file.delete.delay.ms`.
+
+        A partition of the same name can be created once the job has finished: not before nothing is left on the disk
+        that would be taken for the new one's.
+        """
+        assert partition not in self._moving, f"{partition} is being created or deleted"
+        directory = next((one for one in self.directories if partition in one.unopened), None)
+        log, problem = None, None
+        if directory is None:
+            directory, log = self.directories.served(partition)
+            log.finish_close()
+        else:
+            problem = directory.unopened[partition]
+        directory.dismiss(partition)
+        self._moving.add(partition)
+        lower = self._prepare_lowering(directory, log)
+        doomed_path = directory.file(doomed_name(partition, new_uuid(self._random)))
+
+        def run() -> None:
+            lower()
+            self._files.rename(directory.path_of(partition), doomed_path)
+            self._files.sync_directory(directory.path)
+
+        def finish(_: None) -> None:
+            self._moving.discard(partition)
+            directory.topic_ids.pop(partition, None)
+            delay_ms = log.config.file_delete_delay_ms if log else 0
+            self._housekeeping.doom(directory, doomed_path, self._clock.now_ms() + delay_ms)
+            logger.info("%s: deleted, its files follow", partition)
+
+        def failed(error: DiskFailed) -> None:
+            self._moving.discard(partition)
+            self._on_failure(directory, error)
+            if directory.is_online and log is not None:
+                directory.logs[partition] = log
+            elif directory.is_online and problem is not None:
+                directory.unopened[partition] = problem
+
+        return Job(f"delete {partition}", run=run, finish=finish, failed=failed)
+
+    # -- cutting -------------------------------------------------------------------------------------------------
+
+    def truncate(self, partition: TopicPartition, offset: Offset) -> None:
+        """`truncation`, at once."""
+        self.truncation(partition, offset).complete()
+
+    def truncation(self, partition: TopicPartition, offset: Offset) -> Job[None]:
+        """Cuts a log so that it ends at `offset`, when the job finishes."""
+        return self._cut(partition, offset, Log.truncate_to)
+
+    def restart(self, partition: TopicPartition, offset: Offset) -> Job[None]:
+        """Drops every record of a log, which goes on at `offset`, when the job finishes."""
+        return self._cut(partition, offset, Log.restart_at)
+
+    def _cut(self, partition: TopicPartition, offset: Offset, cut: Callable[[Log, Offset], None]) -> Job[None]:
+        """The checkpoints are lowered before the cut, and held there until it is done."""
+        directory, log = self.directories.served(partition)
+        assert partition not in directory.ceilings, f"{partition} is being truncated"
+        directory.ceilings[partition] = offset
+        lower = self._prepare_lowering(directory, log, offset)
+
+        def finish(_: None) -> None:
+            if directory.logs.get(partition) is log:
+                try:
+                    cut(log, offset)
+                except DiskFailed as error:
+                    directory.suspend(log, error)
+                    raise
+            del directory.ceilings[partition]
+
+        def failed(error: DiskFailed) -> None:
+            directory.ceilings.pop(partition, None)
+            self._on_failure(directory, error)
+
+        return Job(f"truncate {partition} to {offset}", run=lower, finish=finish, failed=failed)
+
+    def _prepare_lowering(
+        self, directory: LogDirectory, log: Log | None, end_offset: Offset | None = None
+    ) -> Callable[[], None]:
+        """`LogDirectory.prepare_lowering`, and the same for what is compacted: of a log that goes, or ends lower."""
+        lower = directory.prepare_lowering()
+        cleaner = self.cleaner
+        if cleaner is None or log is None or not log.config.is_compacted:
+            return lower
+        if end_offset is None:
+            cleaner.forget(log)
+        else:
+            segment = log.segments.floor(end_offset)
+            cleaner.truncated(log, segment.base_offset if segment else end_offset)
+
+        def lower_all() -> None:
+            lower()
+            with suppress(DiskFull):  # then more counts as compacted than is: those records wait for newer ones
+                cleaner.write_checkpoint(directory.path)
+
+        return lower_all
+
+    def delete_records(self, partition: TopicPartition, offset: Offset) -> Offset:
+        """Moves the start of a log up to `offset`; returns where it starts. The next round makes that durable."""
+        _, log = self.directories.served(partition)
+        log.delete_records_before(offset)
+        self._housekeeping.hurry_start_offsets()
+        return log.log_start_offset
+
+    # -- from time to time ---------------------------------------------------------------------------------------
+
+    def due_work(self, now_ms: TimestampMs) -> list[Work]:
+        """The jobs that are due, about once a second. Raises `AllDirectoriesOffline` when there is nothing left."""
+        self.directories.require_online()
+        return [*self._housekeeping.due_work(now_ms), *self._reopenings(now_ms)]
+
+    def run_due_work(self) -> None:
+        """Everything that is due, at once."""
+        for work in self.due_work(self._clock.now_ms()):
+            perform(work)
+
+    def flush_if_due(self, partition: TopicPartition) -> Work | None:
+        """For a log that was just written: its flush, if the settings ask for one and none is under way."""
+        directory, log = self.directories.served(partition)
+        return self._housekeeping.flush_if_due(directory, log, self._clock.now_ms())
+
+    def _reopenings(self, now_ms: TimestampMs) -> Iterator[Work]:
+        """Logs that had no room to recover, or no descriptor to open a file with, get another chance."""
+        if self._opening is None or now_ms < self._retry_ms:
+            return
+        self._retry_ms = now_ms + _RETRY_INTERVAL_MS
+        for directory in self.directories.online:
+            for partition, problem in directory.unopened.items():
+                if isinstance(problem, DiskFailed):
+                    yield self._opening.reopening(directory, partition)
+
+    # -- failures ------------------------------------------------------------------------------------------------
+
+    def on_write_failure(self, partition: TopicPartition, error: DiskFailed) -> None:
+        """A log has raised this to whoever wrote to it, or read from it."""
+        for directory in self.directories.online:
+            if partition in directory.logs:
+                self._on_failure(directory, error)
+
+    def on_directory_failure(self, path: str, error: DiskFailed) -> None:
+        """Compaction cannot go on in a directory, and it is not for want of space."""
+        for directory in self.directories.online:
+            if directory.path == path and error.errno not in _NOT_THE_DISK:
+                self._take_offline(directory, error)
+
+    def _on_failure(self, directory: LogDirectory, error: DiskFailed) -> None:
+        """Decides whether a directory can go on."""
+        is_full = isinstance(error, DiskFull) and error.operation != "sync"
+        if not is_full and error.errno not in _NOT_THE_DISK:
+            self._take_offline(directory, error)
+            return
+        now_ms = self._clock.now_ms()
+        if now_ms - self._warned_ms.get(directory.path, -_WARNING_INTERVAL_MS) >= _WARNING_INTERVAL_MS:
+            self._warned_ms[directory.path] = now_ms
+            logger.warning("%s: refused for now: %s", directory.path, error)
+
+    def _take_offline(self, directory: LogDirectory, error: DiskFailed) -> None:
+        if not directory.is_online:
+            return
+        if self.cleaner is not None:
+            for log in directory.logs.values():
+                self.cleaner.cancel(log)
+        directory.give_up(error)
+        logger.error("%s is offline with %d partitions: %s", directory.path, len(directory.lost), error)
+        if self._on_offline is not None:
+            self._on_offline(directory)
+
+    def check_invariants(self) -> None:
+        for log in self:
+            log.check_invariants()

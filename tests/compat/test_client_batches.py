@@ -134,9 +134,7 @@ def test_confluent_idempotent_batches_carry_producer_and_sequence() -> None:
     captured = produce_with_confluent(Codec.NONE, **{"enable.idempotence": True, "batch.num.messages": 300})
     headers = [header for data in captured for header, _ in split_batches(data)]
     assert len(headers) > 1
-    assert {(header.producer_id, header.producer_epoch) for header in headers} == {
-        (PRODUCER_ID, PRODUCER_EPOCH)
-    }
+    assert {(header.producer_id, header.producer_epoch) for header in headers} == {(PRODUCER_ID, PRODUCER_EPOCH)}
     expected_sequence = 0
     for header in sorted(headers, key=lambda header: header.base_sequence):
         assert header.base_sequence == expected_sequence

@@ -1,0 +1,122 @@
+"""How the commands speak: results on standard output, everything else on standard error.
+
+On a terminal there are colours, tables that fit its width, and progress bars for work that takes a while. Into a pipe
+or a file goes plain text, never wrapped and without progress, so that `grep` and `awk` see whole lines.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.storage.findings import Finding, Severity
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+_UNWRAPPED_WIDTH: Final = 10_000
+_PROGRESS_BYTES_MIN: Final = 32 << 20
+"""Less is done before a bar could be read."""
+_STYLES: Final = {Severity.ERROR: "bold red", Severity.NOTE: "yellow"}
+
+
+def console(*, on_error_stream: bool = False) -> "Console":
+    """A rich console for one of the two streams. Made when needed: importing rich takes as long as some commands."""
+    from rich.console import Console
+
+    stream = sys.stderr if on_error_stream else sys.stdout
+    width = None if stream.isatty() else _UNWRAPPED_WIDTH
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """A line of the result."""
+    sys.stdout.write(text + "\n")
+
+
+def say_json(value: object) -> None:
+    """One JSON object on one line."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(", ", ": ")) + "\n")
+
+
+def complain(text: str) -> None:
+    """A line about what went wrong."""
+    sys.stdout.flush()  # so that the complaint stands where it belongs when both streams go to one place
+    console(on_error_stream=True).print(f"barnabas: {text}", style="red")
+
+
+def remark(text: str) -> None:
+    """A line that is not part of the result."""
+    sys.stdout.flush()
+    console(on_error_stream=True).print(text, style="yellow")
+
+
+def say_findings(findings: Sequence[Finding]) -> None:
+    if not findings:
+        return
+    from rich.text import Text
+
+    out = console()
+    for finding in findings:
+        out.print(Text.assemble((f"{finding.severity.value:5}", _STYLES[finding.severity]), f"  {finding}"))
+
+
+def finding_fields(finding: Finding) -> dict[str, Any]:
+    """A finding for `say_json`."""
+    return {
+        "severity": finding.severity.value,
+        "path": finding.path,
+        "position": finding.position,
+        "offset": finding.offset,
+        "problem": finding.problem,
+    }
+
+
+def say_table(columns: Sequence[str], rows: "Sequence[Sequence[str | Text]]") -> None:
+    """Columns whose names end in a number sign hold numbers and are aligned to the right."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in columns:
+        is_number = name.endswith("#")
+        table.add_column(name.rstrip("#"), justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console().print(table, soft_wrap=False)
+
+
+@contextmanager
+def progress(what: str, total: int, *, unit: str = "bytes") -> Iterator[Callable[[int], None]]:
+    """A bar that the returned function moves on; none when nobody looks, or when there is little to read."""
+    if not sys.stderr.isatty() or (unit == "bytes" and total < _PROGRESS_BYTES_MIN):
+        yield _ignore
+        return
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    amount = [DownloadColumn()] if unit == "bytes" else [MofNCompleteColumn(), TextColumn(unit)]
+    columns = [TextColumn("{task.description}"), BarColumn(), *amount, TimeRemainingColumn()]
+    with Progress(*columns, console=console(on_error_stream=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+def _ignore(count: int) -> None:
+    """Progress that nobody sees."""
+
+
+def human_bytes(count: int) -> str:
+    """A size as people say it."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"
+
+
+def plural(count: int, noun: str) -> str:
+    """'1 batch', '2 batches', '3,000 records'."""
+    ending = "" if count == 1 else ("es" if noun.endswith(("ch", "x")) else "s")
+    return f"{count:,} {noun}{ending}"

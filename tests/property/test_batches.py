@@ -84,9 +84,7 @@ def test_batch_with_changed_bytes_is_read_or_refused_as_corrupt(
 @example(Codec.ZSTD, b"\x28\xb5\x2f\xfd" + bytes(30))
 @example(Codec.LZ4, b"\x04\x22\x4d\x18\x60\x40\x82" + bytes(30))
 @example(Codec.GZIP, b"\x1f\x8b\x08" + bytes(30))
-def test_any_bytes_decompress_within_the_limit_or_are_refused_as_corrupt(
-    codec_number: int, data: bytes
-) -> None:
+def test_any_bytes_decompress_within_the_limit_or_are_refused_as_corrupt(codec_number: int, data: bytes) -> None:
     try:
         decompressed = decompress(codec_number, data, 1 << 16)
     except CorruptBatch:

@@ -127,9 +127,7 @@ class CaptureBroker:
             cluster_id="capture",
             controller_id=_NODE,
             topics=tuple(
-                metadata.MetadataResponseTopic(
-                    error_code=ErrorCode.none, name=topic.name, partitions=(partition,)
-                )
+                metadata.MetadataResponseTopic(error_code=ErrorCode.none, name=topic.name, partitions=(partition,))
                 for topic in request.topics or ()
             ),
         )

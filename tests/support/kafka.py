@@ -147,9 +147,7 @@ def _fetch_jars(directory: Path, jars: Path) -> None:
         f"-DoutputDirectory={incoming}",
     ]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_SECONDS, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise KafkaUnavailable(f"Maven did not fetch Kafka's jars in {DOWNLOAD_TIMEOUT_SECONDS} s") from None
     if done.returncode != 0 or not any(incoming.glob("kafka-tools-*.jar")):

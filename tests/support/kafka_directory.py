@@ -140,9 +140,7 @@ class _Scenario:
         self._home = home
         self._random = random.Random(SEED)
         self._node = KafkaNode(home / "node", NODE_PROPERTIES)
-        self._clock_ms = (
-            int(time.time() * 1000) - 3_600_000
-        )  # create times of the last hour: not yet for retention
+        self._clock_ms = int(time.time() * 1000) - 3_600_000  # create times of the last hour: not yet for retention
         self._open_transactions: list[Producer] = []
 
     def run(self) -> None:
@@ -319,17 +317,13 @@ class _Scenario:
         wait_until(lambda: not (retained / f"{0:020}.log").exists(), "retention of the first segment")
 
     def _commit_group_offsets(self) -> None:
-        consumer = Consumer(
-            {"bootstrap.servers": self._node.bootstrap_servers, "group.id": "readers", "log_level": 0}
-        )
+        consumer = Consumer({"bootstrap.servers": self._node.bootstrap_servers, "group.id": "readers", "log_level": 0})
         for offset in range(50):
             consumer.commit(offsets=[TopicPartition("defaults", offset % 3, offset)], asynchronous=False)
         producer = self._transactional_producer("offsets")
         producer.begin_transaction()
         offsets = [TopicPartition("defaults", 0, 100)]
-        producer.send_offsets_to_transaction(
-            offsets, consumer.consumer_group_metadata(), CLIENT_TIMEOUT_SECONDS
-        )
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), CLIENT_TIMEOUT_SECONDS)
         _end_transaction(producer, commits=True)
         consumer.close()
 

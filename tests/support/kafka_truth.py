@@ -108,9 +108,7 @@ def _consume(
             "log_level": 0,
         }
     )
-    records: dict[TopicPartitionName, list[ConsumedRecord]] = {
-        _name(partition): [] for partition in partitions
-    }
+    records: dict[TopicPartitionName, list[ConsumedRecord]] = {_name(partition): [] for partition in partitions}
     unfinished = set(records)
     consumer.assign([TopicPartition(each.topic, each.partition, 0) for each in partitions])
     while unfinished:
@@ -175,13 +173,9 @@ def _look_up_timestamps(
         if times:
             middle, late = times[len(times) // 2], times[len(times) * 9 // 10]
             chosen[partition] = [times[0] - 1, times[0], middle, middle + 1, late, times[-1], times[-1] + 1]
-    lookups: dict[TopicPartitionName, list[TimestampLookup]] = {
-        _name(partition): [] for partition in partitions
-    }
+    lookups: dict[TopicPartitionName, list[TimestampLookup]] = {_name(partition): [] for partition in partitions}
     for index in range(LOOKUPS_PER_PARTITION):
-        specifications = {
-            partition: OffsetSpec.for_timestamp(times[index]) for partition, times in chosen.items()
-        }
+        specifications = {partition: OffsetSpec.for_timestamp(times[index]) for partition, times in chosen.items()}
         answers = _list_offsets(admin, specifications, IsolationLevel.READ_UNCOMMITTED)
         for partition, times in chosen.items():
             lookups[_name(partition)].append(TimestampLookup(times[index], *answers[_name(partition)]))

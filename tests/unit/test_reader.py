@@ -42,9 +42,7 @@ def batch_of(records: bytes, count: int = 1, codec: Codec = Codec.NONE) -> bytea
     builder.append(BASE_TIMESTAMP, None, None)
     header = read_header(builder.build())
     length = HEADER_BYTES - PREFIX_BYTES + len(payload)
-    batch = (
-        bytearray(header._replace(length=length, count=count, last_offset_delta=count - 1).pack()) + payload
-    )
+    batch = bytearray(header._replace(length=length, count=count, last_offset_delta=count - 1).pack()) + payload
     batch[CRC_START - 4 : CRC_START] = compute_crc(batch).to_bytes(4, "big")
     return batch
 

@@ -40,9 +40,7 @@ def test_every_default_that_is_set_passes_its_own_validation(table) -> None:
 
 def test_every_log_config_field_has_a_setting_and_every_supported_setting_a_field() -> None:
     config_fields = {field.name for field in fields(LogConfig)}
-    supported = {
-        field_name(row.name) for row in TOPIC_SETTINGS if not row.unsupported and not row.is_internal
-    }
+    supported = {field_name(row.name) for row in TOPIC_SETTINGS if not row.unsupported and not row.is_internal}
     assert config_fields == supported
 
 
@@ -50,9 +48,7 @@ def test_every_log_manager_field_has_a_setting_and_every_other_broker_setting_is
     manager_fields = {field.name for field in fields(LogManagerConfig)}
     topic_defaults = {synonym.name for row in TOPIC_SETTINGS for synonym in row.synonyms}
     assert topic_defaults <= {row.name for row in LOG_SETTINGS}
-    own = {
-        field_name(row.name) for row in LOG_SETTINGS if row.name not in topic_defaults and not row.unsupported
-    }
+    own = {field_name(row.name) for row in LOG_SETTINGS if row.name not in topic_defaults and not row.unsupported}
     # The one-directory spelling becomes log_dirs; the flush scheduler's interval is both.
     assert manager_fields == (own - {"log_dir"}) | {"log_flush_scheduler_interval_ms"}
 
@@ -201,9 +197,7 @@ def test_broker_setting_gives_the_topic_its_default_in_the_topics_unit(broker, f
 
 
 def test_topic_setting_goes_before_the_brokers() -> None:
-    config = LogConfig.from_settings(
-        {"retention.ms": "9"}, {"log.retention.ms": "77", "log.segment.bytes": "2097152"}
-    )
+    config = LogConfig.from_settings({"retention.ms": "9"}, {"log.retention.ms": "77", "log.segment.bytes": "2097152"})
     assert (config.retention_ms, config.segment_bytes) == (9, 2_097_152)
 
 
@@ -226,9 +220,7 @@ def test_internal_segment_size_replaces_the_public_one() -> None:
     ],
 )
 def test_compaction_lags_that_contradict_each_other_are_refused(topic, broker) -> None:
-    with pytest.raises(
-        InvalidSetting, match=r"min\.compaction\.lag\.ms=10 must not be more than .*lag\.ms=5"
-    ):
+    with pytest.raises(InvalidSetting, match=r"min\.compaction\.lag\.ms=10 must not be more than .*lag\.ms=5"):
         LogConfig.from_settings(topic, broker)
 
 
@@ -332,9 +324,7 @@ def test_range_that_excludes_its_lower_end_says_so() -> None:
     assert above_zero.describe(Unit.NONE) == "more than 0"
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "value"), [("a.b=c", "a.b", "c"), ("a=", "a", ""), (" a = b=c", "a", " b=c")]
-)
+@pytest.mark.parametrize(("text", "name", "value"), [("a.b=c", "a.b", "c"), ("a=", "a", ""), (" a = b=c", "a", " b=c")])
 def test_assignment_is_split_at_its_first_equals_sign(text, name, value) -> None:
     assert parse_assignment(text) == (name, value)
 

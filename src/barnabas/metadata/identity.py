@@ -1,0 +1,113 @@
+"""Who a cluster and its members are: made once, kept in the store, never given twice.
+
+| id | where | how |
+|---|---|---|
+| cluster id | `/cluster/id` | random, in Kafka's 22 characters; the first broker makes it |
+| broker id | `/brokers/ids/N`, ephemeral | configured, or from `/brokers/seqid`, above the reserved ones |
+| broker epoch | | the position (`czxid`) of the registration: grows with each |
+| producer ids | `/latest_producer_id_block` | in blocks of 1000 |
+
+A block of producer ids is durable as used before the first id of it is given out, so a crash wastes the rest of a block
+and repeats none.
+"""
+
+import asyncio
+import random
+from typing import Final
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import ProducerId
+from barnabas.base.uuid import new_uuid, uuid_text
+from barnabas.metadata.errors import BadVersion, NodeExists
+from barnabas.metadata.store import Create, MetadataStore, Operation, SetData, ensure_paths
+from barnabas.metadata.znodes import (
+    BROKER_SEQUENCE,
+    CLUSTER_ID,
+    PERSISTENT_PATHS,
+    PRODUCER_ID_BLOCK,
+    PRODUCER_ID_BLOCK_SIZE,
+    BrokerRegistration,
+    ClusterId,
+    ProducerIdBlock,
+)
+
+RESERVED_BROKER_ID_MAX: Final = 1000
+"""`reserved.broker.max.id`: configured broker ids go up to it, generated ones start after it."""
+
+_PRODUCER_ID_MAX: Final = 2**63 - 1
+
+
+class BrokerIdTaken(BarnabasError):  # noqa: N818
+    """Another live broker has this id."""
+
+
+async def ensure_layout(store: MetadataStore) -> None:
+    """Makes the nodes that everything else hangs from."""
+    await ensure_paths(store, PERSISTENT_PATHS)
+
+
+async def ensure_cluster_id(store: MetadataStore, source: random.Random) -> str:
+    """The cluster's id, made now if it has none."""
+    while True:
+        [node] = await store.get_many([CLUSTER_ID])
+        if node is not None:
+            return ClusterId.decode(node.data)
+        try:
+            await store.create(CLUSTER_ID, ClusterId.encode(uuid_text(new_uuid(source))))
+        except NodeExists:  # another broker of the same cluster starts, too
+            continue
+
+
+async def next_broker_id(store: MetadataStore, reserved_max: int = RESERVED_BROKER_ID_MAX) -> int:
+    """An id that nobody has had."""
+    return (await store.set(BROKER_SEQUENCE, b"")).version + reserved_max
+
+
+async def register_broker(store: MetadataStore, registration: BrokerRegistration) -> int:
+    """Says that the broker is alive, as long as the session is. The broker's epoch."""
+    try:
+        await store.create(registration.path, registration.encode(), ephemeral=True)
+    except NodeExists:
+        raise BrokerIdTaken(
+            f"broker id {registration.broker_id} is in use by another broker; give each broker its own node.id"
+        ) from None
+    return (await store.get(registration.path)).stat.czxid
+
+
+class ProducerIds:
+    """Gives out producer ids, each once in the life of the cluster."""
+
+    def __init__(self, store: MetadataStore, broker_id: int) -> None:
+        self._store = store
+        self._broker_id = broker_id
+        self._next = 0
+        self._end = 0
+        self._claiming = asyncio.Lock()
+
+    async def take(self) -> ProducerId:
+        if self._next == self._end:
+            async with self._claiming:
+                if self._next == self._end:  # nobody claimed while we waited
+                    block = await self._claim()
+                    self._next, self._end = block.first, block.last + 1
+        self._next += 1
+        return self._next - 1
+
+    async def _claim(self) -> ProducerIdBlock:
+        while True:
+            [node] = await self._store.get_many([PRODUCER_ID_BLOCK])
+            # The node is made without data, before there is a first block.
+            first = ProducerIdBlock.decode(node.data).last + 1 if node is not None and node.data else 0
+            block = ProducerIdBlock(self._broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
+            if block.last > _PRODUCER_ID_MAX:
+                raise BarnabasError("every producer id has been given out")
+            write: Operation = (
+                Create(PRODUCER_ID_BLOCK, block.encode())
+                if node is None
+                else SetData(PRODUCER_ID_BLOCK, block.encode(), node.stat.version)
+            )
+            try:
+                await self._store.multi([write])
+            except (BadVersion, NodeExists):  # another broker took this one
+                continue
+            return block

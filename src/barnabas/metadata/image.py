@@ -1,0 +1,291 @@
+"""The cluster as one broker sees it at a moment: immutable, so that a request reads one consistent state. Pure.
+
+`ClusterImage.apply` makes the next image from a run of changes. It copies a dictionary of references for each kind of
+thing that changed, once for the whole run; brokers, topics and partitions that stayed are shared between images.
+
+Lookups are dictionary or tuple accesses: nothing is copied or searched for a request. The mappings must not be changed
+by whoever reads them.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final, Generic, TypeAlias, TypeVar
+from uuid import UUID
+
+from barnabas.base.ids import NO_EPOCH, LeaderEpoch
+from barnabas.metadata.znodes import NO_LEADER, BrokerRegistration, Endpoint, PartitionState, TopicAssignment
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A live broker: one that is registered."""
+
+    id: int
+    epoch: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+
+    @classmethod
+    def of(cls, registration: BrokerRegistration, epoch: int) -> "Broker":
+        return cls(registration.broker_id, epoch, registration.endpoints, registration.rack)
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        for endpoint in self.endpoints:
+            if endpoint.listener == listener:
+                return endpoint
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition's replicas, and who leads it. Without a state node yet it has no leader."""
+
+    index: int
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    leader: int = NO_LEADER
+    leader_epoch: LeaderEpoch = NO_EPOCH
+    isr: tuple[int, ...] = ()
+    partition_epoch: int = -1
+    """The version of the state node: a leader names it when it changes the ISR."""
+    is_recovering: bool = False
+
+    def with_state(self, state: PartitionState | None, version: int = -1) -> "Partition":
+        if state is None:
+            return Partition(self.index, self.replicas, self.adding, self.removing)
+        return Partition(
+            self.index,
+            self.replicas,
+            self.adding,
+            self.removing,
+            state.leader,
+            state.leader_epoch,
+            state.isr,
+            version,
+            state.is_recovering,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    id: UUID
+    partitions: tuple[Partition, ...]
+    """By number: partition 3 is `partitions[3]`."""
+
+    @classmethod
+    def of(cls, assignment: TopicAssignment) -> "Topic":
+        """Without states: no partition has a leader yet."""
+        partitions = [
+            Partition(index, one.replicas, one.adding, one.removing) for index, one in enumerate(assignment.partitions)
+        ]
+        return cls(assignment.topic, assignment.topic_id, tuple(partitions))
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+    def partition(self, index: int) -> Partition | None:
+        return self.partitions[index] if 0 <= index < len(self.partitions) else None
+
+    def with_partitions(self, changed: Iterable[Partition]) -> "Topic":
+        partitions = list(self.partitions)
+        for partition in changed:
+            partitions[partition.index] = partition
+        return replace(self, partitions=tuple(partitions))
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChanged:
+    broker: Broker
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRemoved:
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChanged:
+    """New, or different in any way; also one that was deleted and made again under another id."""
+
+    topic: Topic
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRemoved:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigsChanged:
+    """All that are set for the topic; none takes the entry away."""
+
+    name: str
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfigsChanged:
+    """All that are set for the broker, or for every broker (None)."""
+
+    broker_id: int | None
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerChanged:
+    broker_id: int | None
+
+
+Change: TypeAlias = (
+    BrokerChanged
+    | BrokerRemoved
+    | TopicChanged
+    | TopicRemoved
+    | TopicConfigsChanged
+    | BrokerConfigsChanged
+    | ControllerChanged
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    controller_id: int | None = None
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    topics_by_id: Mapping[UUID, Topic] = field(default_factory=dict)
+    topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    broker_configs: Mapping[int | None, Mapping[str, str]] = field(default_factory=dict)
+
+    def broker(self, broker_id: int) -> Broker | None:
+        return self.brokers.get(broker_id)
+
+    def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
+        """Where clients of this listener find a broker; None when it is not alive or has no such listener."""
+        broker = self.brokers.get(broker_id)
+        return None if broker is None else broker.endpoint(listener)
+
+    def topic(self, name: str) -> Topic | None:
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: UUID) -> Topic | None:
+        return self.topics_by_id.get(topic_id)
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        found = self.topics.get(topic)
+        return None if found is None else found.partition(index)
+
+    def configs_of_topic(self, name: str) -> Mapping[str, str]:
+        return self.topic_configs.get(name, _NOTHING)
+
+    def configs_of_broker(self, broker_id: int | None) -> Mapping[str, str]:
+        """None gives the defaults for every broker."""
+        return self.broker_configs.get(broker_id, _NOTHING)
+
+    def apply(self, changes: Iterable[Change]) -> "ClusterImage":
+        """The next image; this one when nothing is different."""
+        draft = _Draft(self)
+        for change in changes:
+            draft.apply(change)
+        return draft.image()
+
+    def check_invariants(self) -> None:
+        for topic_id, topic in self.topics_by_id.items():
+            assert topic.id == topic_id
+            assert self.topics[topic.name] is topic
+        for name, topic in self.topics.items():
+            assert topic.name == name
+            assert topic.id in self.topics_by_id
+            assert [partition.index for partition in topic.partitions] == list(range(len(topic.partitions)))
+        assert all(broker.id == broker_id for broker_id, broker in self.brokers.items())
+        assert all(self.topic_configs.values())
+        assert all(self.broker_configs.values())
+
+
+class _CopyOnWrite(Generic[_Key, _Value]):
+    """A mapping that is copied at its first change."""
+
+    __slots__ = ("_own", "current")
+
+    def __init__(self, before: Mapping[_Key, _Value]) -> None:
+        self.current = before
+        self._own: dict[_Key, _Value] | None = None
+
+    def put(self, key: _Key, value: _Value | None) -> None:
+        """None takes the entry away."""
+        if self.current.get(key) == value:
+            return
+        if self._own is None:
+            self.current = self._own = dict(self.current)
+        if value is None:
+            del self._own[key]
+        else:
+            self._own[key] = value
+
+
+class _Draft:
+    """An image in the making."""
+
+    __slots__ = ("_before", "broker_configs", "brokers", "controller_id", "topic_configs", "topics", "topics_by_id")
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._before = image
+        self.controller_id = image.controller_id
+        self.brokers = _CopyOnWrite(image.brokers)
+        self.topics = _CopyOnWrite(image.topics)
+        self.topics_by_id = _CopyOnWrite(image.topics_by_id)
+        self.topic_configs = _CopyOnWrite(image.topic_configs)
+        self.broker_configs = _CopyOnWrite(image.broker_configs)
+
+    def apply(self, change: Change) -> None:
+        match change:
+            case TopicChanged(topic):
+                self._replace_topic(topic.name, topic)
+            case TopicRemoved(name):
+                self._replace_topic(name, None)
+            case BrokerChanged(broker):
+                self.brokers.put(broker.id, broker)
+            case BrokerRemoved(broker_id):
+                self.brokers.put(broker_id, None)
+            case TopicConfigsChanged(name, configs):
+                self.topic_configs.put(name, configs or None)
+            case BrokerConfigsChanged(owner, configs):
+                self.broker_configs.put(owner, configs or None)
+            case ControllerChanged(controller_id):
+                self.controller_id = controller_id
+
+    def image(self) -> ClusterImage:
+        image = ClusterImage(
+            controller_id=self.controller_id,
+            brokers=self.brokers.current,
+            topics=self.topics.current,
+            topics_by_id=self.topics_by_id.current,
+            topic_configs=self.topic_configs.current,
+            broker_configs=self.broker_configs.current,
+        )
+        is_same = self.controller_id == self._before.controller_id and all(
+            getattr(image, name) is getattr(self._before, name)
+            for name in ("brokers", "topics", "topic_configs", "broker_configs")
+        )
+        return self._before if is_same else image
+
+    def _replace_topic(self, name: str, topic: Topic | None) -> None:
+        old = self.topics.current.get(name)
+        if old == topic:
+            return
+        self.topics.put(name, topic)
+        # A name may come back with another id; and an id belongs to whoever had it last.
+        if old is not None and self.topics_by_id.current.get(old.id) is old:
+            self.topics_by_id.put(old.id, None)
+        if topic is not None:
+            self.topics_by_id.put(topic.id, topic)

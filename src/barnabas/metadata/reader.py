@@ -1,0 +1,238 @@
+"""Reads the parts of the cluster that may have changed, and leaves a watch on everything it reads.
+
+The input is the paths whose watches fired; the roots alone (`ROOT_PATHS`) mean everything. Reading and watching are one
+step of the store, so what changes after the read fires again: an image built from these changes can be late, but never
+stays wrong. It is not a snapshot: what one `multi` wrote may be seen in two steps when the store is remote.
+
+A topic that is marked for deletion counts as gone. Data that cannot be decoded is said in the log, and what it
+describes counts as missing. A path that does not exist yet is watched for its creation only where nothing else would
+tell: states of partitions, and the roots.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from barnabas.base.ids import TopicPartition
+from barnabas.metadata.errors import CorruptNode, NoNode
+from barnabas.metadata.image import (
+    Broker,
+    BrokerChanged,
+    BrokerConfigsChanged,
+    BrokerRemoved,
+    Change,
+    ClusterImage,
+    ControllerChanged,
+    Partition,
+    Topic,
+    TopicChanged,
+    TopicConfigsChanged,
+    TopicRemoved,
+)
+from barnabas.metadata.paths import name_of, parent_of
+from barnabas.metadata.store import MetadataStore, Node, Watch
+from barnabas.metadata.znodes import (
+    BROKER_IDS,
+    CONFIG_BROKERS,
+    CONFIG_TOPICS,
+    CONTROLLER,
+    DEFAULT_ENTITY,
+    TOPICS,
+    BrokerRegistration,
+    ControllerNode,
+    PartitionState,
+    TopicAssignment,
+    decode_configs,
+)
+from barnabas.metadata.znodes_admin import DELETE_TOPICS
+
+_log: Final = logging.getLogger(__name__)
+
+_LISTS: Final = (BROKER_IDS, TOPICS, CONFIG_TOPICS, CONFIG_BROKERS)
+ROOT_PATHS: Final = (CONTROLLER, DELETE_TOPICS, *_LISTS)
+
+_READS_TOGETHER_MAX: Final = 512
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+@dataclass(slots=True)
+class _Due:
+    """Paths, sorted by what they are about."""
+
+    lists: set[str] = field(default_factory=set)
+    names: dict[str, set[str]] = field(default_factory=lambda: {path: set() for path in _LISTS})
+    states: set[TopicPartition] = field(default_factory=set)
+    controller: bool = False
+
+    @classmethod
+    def of(cls, paths: Iterable[str]) -> "_Due":
+        due = cls()
+        for path in paths:
+            if path == CONTROLLER:
+                due.controller = True
+            elif path == DELETE_TOPICS:
+                due.lists.add(TOPICS)
+            elif path in due.names:
+                due.lists.add(path)
+            elif (parent := parent_of(path)) in due.names:
+                due.names[parent].add(name_of(path))
+            else:
+                # /brokers/topics/T/partitions/P/state
+                parts = path.split("/")
+                due.states.add(TopicPartition(parts[3], int(parts[5])))
+        return due
+
+
+class ClusterReader:
+    def __init__(self, store: MetadataStore, watch: Watch) -> None:
+        self._store = store
+        self._watch = watch
+        self._known: dict[str, set[str]] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """After a new session: no watch is left, so everything will be read anew."""
+        self._known = {path: set() for path in _LISTS}
+
+    async def read(self, image: ClusterImage, paths: Collection[str]) -> list[Change]:
+        """What is different from the image, in the places that these paths are about."""
+        due = _Due.of(paths)
+        changes: list[Change] = []
+        if due.controller:
+            changes.append(await self._read_controller())
+        changes += await self._read_brokers(image, due)
+        changes += await self._read_topics(image, due)
+        changes += await self._read_topic_configs(image, due)
+        changes += await self._read_broker_configs(image, due)
+        return changes
+
+    async def _read_controller(self) -> ControllerChanged:
+        while await self._store.exists(CONTROLLER, self._watch) is not None:
+            [node] = await self._store.get_many([CONTROLLER])
+            if node is not None:
+                controller = _decoded(lambda _path, data: ControllerNode.decode(data), CONTROLLER, node)
+                return ControllerChanged(None if controller is None else controller.broker_id)
+        return ControllerChanged(None)
+
+    async def _read_brokers(self, image: ClusterImage, due: _Due) -> list[Change]:
+        names, gone = await self._names_due(due, BROKER_IDS, map(str, image.brokers))
+        changes: list[Change] = [BrokerRemoved(int(name)) for name in gone]
+        for name, node in await self._get_named(BROKER_IDS, filter(str.isdigit, names)):
+            registration = _decoded(BrokerRegistration.decode, int(name), node)
+            if node is None or registration is None:
+                changes.append(BrokerRemoved(int(name)))
+            else:
+                changes.append(BrokerChanged(Broker.of(registration, node.stat.czxid)))
+        return changes
+
+    async def _read_topics(self, image: ClusterImage, due: _Due) -> list[Change]:
+        names, gone = await self._names_due(due, TOPICS, image.topics)
+        changes: list[Change] = [TopicRemoved(name) for name in gone]
+        topics: dict[str, Topic] = {}
+        wanted: list[TopicPartition] = []
+        for name, node in await self._get_named(TOPICS, names):
+            assignment = _decoded(TopicAssignment.decode, name, node)
+            if assignment is None:
+                changes.append(TopicRemoved(name))
+            else:
+                topics[name] = Topic.of(assignment)
+                wanted += [TopicPartition(name, index) for index in range(len(assignment.partitions))]
+        for changed in sorted(due.states):
+            topic = image.topics.get(changed.topic)
+            is_there = changed.topic in self._known[TOPICS] and changed.topic not in names
+            if is_there and topic is not None and topic.partition(changed.partition) is not None:
+                topics[changed.topic] = topic
+                wanted.append(changed)
+        states = await self._read_states(topics, wanted)
+        return [*changes, *(TopicChanged(topic.with_partitions(states[name])) for name, topic in topics.items())]
+
+    async def _read_states(self, topics: dict[str, Topic], wanted: list[TopicPartition]) -> dict[str, list[Partition]]:
+        partitions: dict[str, list[Partition]] = {name: [] for name in topics}
+        alike: dict[bytes, PartitionState] = {}  # thousands of partitions have few different states
+        paths = [PartitionState.path_of(topic, index) for topic, index in wanted]
+        for (topic, index), path, node in zip(wanted, paths, await self._get(paths), strict=True):
+            if node is None:
+                node = await self._await_creation(path)
+            state = None if node is None else alike.get(node.data)
+            if node is not None and state is None and (state := _decoded(PartitionState.decode, path, node)):
+                alike[node.data] = state
+            version = -1 if node is None else node.stat.version
+            partitions[topic].append(topics[topic].partitions[index].with_state(state, version))
+        return partitions
+
+    async def _await_creation(self, path: str) -> Node | None:
+        """Leaves a watch where there is no node; the node, when it came meanwhile."""
+        while await self._store.exists(path, self._watch) is not None:
+            [node] = await self._store.get_many([path], self._watch)
+            if node is not None:
+                return node
+        return None
+
+    async def _read_topic_configs(self, image: ClusterImage, due: _Due) -> list[Change]:
+        names, gone = await self._names_due(due, CONFIG_TOPICS, image.topic_configs)
+        changes: list[Change] = [TopicConfigsChanged(name, {}) for name in gone]
+        for name, node in await self._get_named(CONFIG_TOPICS, names):
+            configs = _decoded(decode_configs, f"{CONFIG_TOPICS}/{name}", node)
+            changes.append(TopicConfigsChanged(name, configs or {}))
+        return changes
+
+    async def _read_broker_configs(self, image: ClusterImage, due: _Due) -> list[Change]:
+        known = [DEFAULT_ENTITY if broker_id is None else str(broker_id) for broker_id in image.broker_configs]
+        names, gone = await self._names_due(due, CONFIG_BROKERS, known)
+        changes: list[Change] = [BrokerConfigsChanged(_broker_id(name), {}) for name in gone]
+        owners = [name for name in names if name == DEFAULT_ENTITY or name.isdigit()]
+        for name, node in await self._get_named(CONFIG_BROKERS, owners):
+            configs = _decoded(decode_configs, f"{CONFIG_BROKERS}/{name}", node)
+            changes.append(BrokerConfigsChanged(_broker_id(name), configs or {}))
+        return changes
+
+    async def _names_due(self, due: _Due, parent: str, in_image: Iterable[str]) -> tuple[list[str], list[str]]:
+        """The children of a list to read now, and those in the image that are gone."""
+        known = self._known[parent]
+        if parent not in due.lists:
+            return sorted(due.names[parent] & known), []
+        present = set(await self._list(parent))
+        if parent == TOPICS:
+            present.difference_update(await self._list(DELETE_TOPICS))
+        self._known[parent] = present
+        return sorted((present - known) | (present & due.names[parent])), sorted(set(in_image) - present)
+
+    async def _list(self, path: str) -> list[str]:
+        while True:
+            try:
+                return await self._store.children(path, self._watch)
+            except NoNode:
+                if await self._store.exists(path, self._watch) is None:
+                    return []
+
+    async def _get_named(self, parent: str, names: Iterable[str]) -> list[tuple[str, Node | None]]:
+        wanted = list(names)
+        found = await self._get([f"{parent}/{name}" for name in wanted])
+        self._known[parent].difference_update(name for name, node in zip(wanted, found, strict=True) if node is None)
+        return list(zip(wanted, found, strict=True))
+
+    async def _get(self, paths: Sequence[str]) -> list[Node | None]:
+        nodes: list[Node | None] = []
+        for start in range(0, len(paths), _READS_TOGETHER_MAX):
+            nodes += await self._store.get_many(paths[start : start + _READS_TOGETHER_MAX], self._watch)
+            await asyncio.sleep(0)  # thousands of partitions must not stop everything else
+        return nodes
+
+
+def _broker_id(name: str) -> int | None:
+    return None if name == DEFAULT_ENTITY else int(name)
+
+
+def _decoded(decode: Callable[[_Key, bytes], _Value], key: _Key, node: Node | None) -> _Value | None:
+    """None for a node that is missing or damaged."""
+    if node is None:
+        return None
+    try:
+        return decode(key, node.data)
+    except CorruptNode as error:
+        _log.error("a node of the metadata store cannot be read and is left out: %s", error)
+        return None

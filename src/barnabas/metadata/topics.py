@@ -1,0 +1,272 @@
+"""Topics come, grow and go: the controller's writes to the store, which reach every broker by its watches.
+
+Each operation is one conditional `multi`, so two callers who race cannot both win, and a crash leaves all or nothing of
+it. Only a topic with more than a thousand partitions needs several (a `multi` of ZooKeeper has to fit into 1 MiB):
+
+- created, its first `multi` has the topic and as many partitions as fit; the rest has no leader until its own one;
+- deleted, it is first marked in `/admin/delete_topics`, from where on it counts as gone.
+
+`finish_interrupted` completes both after a crash. The leader of a new partition is its first replica, in epoch 0, and
+all replicas are in sync: they are equally empty.
+
+Errors of the caller are `KafkaError`. Configs are checked by whoever knows the settings, before they come here.
+"""
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+from uuid import UUID
+
+from barnabas.base.ids import TopicPartition, topic_name_problem
+from barnabas.base.uuid import new_uuid
+from barnabas.metadata.controllership import Controllership
+from barnabas.metadata.errors import BadVersion, NodeExists, NoNode, NotEmpty
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.paths import parent_of
+from barnabas.metadata.placement import Replicas, assigned_replicas, place_replicas
+from barnabas.metadata.store import Create, Delete, MetadataStore, Operation, SetData
+from barnabas.metadata.znodes import (
+    PartitionState,
+    ReplicaAssignment,
+    TopicAssignment,
+    encode_configs,
+    topic_config_path,
+)
+from barnabas.metadata.znodes_admin import DELETE_TOPICS, delete_topic_path
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+_PARTITIONS_TOGETHER_MAX: Final = 1000
+_ATTEMPTS_MAX: Final = 16
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic that could be created: all that is left to do is to write it."""
+
+    assignment: TopicAssignment
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+class TopicWriter:
+    def __init__(self, controllership: Controllership, source: random.Random) -> None:
+        self._controllership = controllership
+        self._store: MetadataStore = controllership.store
+        self._random = source
+
+    def plan(
+        self,
+        image: ClusterImage,
+        name: str,
+        partition_count: int,
+        replication_factor: int,
+        configs: Mapping[str, str] | None = None,
+    ) -> TopicPlan:
+        """A new topic with its partitions spread over the live brokers. Writes nothing."""
+        _check_name(image, name)
+        brokers = sorted(image.brokers)
+        start, shift = (self._random.randrange(max(1, len(brokers))) for _ in range(2))
+        placed = place_replicas(brokers, partition_count, replication_factor, start=start, shift=shift)
+        return self._plan(name, placed, configs)
+
+    def plan_assigned(
+        self,
+        image: ClusterImage,
+        name: str,
+        assignments: Mapping[int, Sequence[int]],
+        configs: Mapping[str, str] | None = None,
+    ) -> TopicPlan:
+        """A new topic with the replicas that somebody asked for. Writes nothing."""
+        _check_name(image, name)
+        return self._plan(name, assigned_replicas(assignments, sorted(image.brokers)), configs)
+
+    def _plan(self, name: str, placed: Iterable[Replicas], configs: Mapping[str, str] | None) -> TopicPlan:
+        partitions = tuple([ReplicaAssignment(replicas) for replicas in placed])
+        return TopicPlan(TopicAssignment(name, new_uuid(self._random), partitions), dict(configs or {}))
+
+    async def create(self, plan: TopicPlan) -> None:
+        topic = plan.assignment
+        partitions_path = TopicAssignment.partitions_path_of(topic.topic)
+        first, *others = list(self._new_states(topic, 0))
+        for _ in range(_ATTEMPTS_MAX):
+            if await self._store.exists(topic.path) is not None:
+                raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{topic.topic}' exists already")
+            operations = [
+                Create(topic.path, topic.encode()),
+                Create(partitions_path),
+                await self._put(topic_config_path(topic.topic), encode_configs(plan.configs)),
+            ]
+            try:
+                await self._controllership.multi([*operations, *first])
+            except (NodeExists, NoNode):  # a racing caller: look again
+                continue
+            break
+        else:
+            raise _too_busy(topic.topic)
+        for states in others:
+            await self._controllership.multi(states)
+
+    async def delete(self, name: str, topic_id: UUID | None = None) -> None:
+        """Deletes the topic of this name; with an id, only if it is still the one."""
+        for _ in range(_ATTEMPTS_MAX):
+            topic, version = await self._read(name)
+            if topic_id not in (None, topic.topic_id):
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic '{name}' is another one now")
+            try:
+                await self._delete(topic, version)
+            except (BadVersion, NoNode, NodeExists, NotEmpty):
+                continue
+            return
+        raise _too_busy(name)
+
+    async def add_partitions(
+        self,
+        image: ClusterImage,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> TopicAssignment:
+        """Makes the topic `count` partitions long; `assignments` says where the new ones go."""
+        for _ in range(_ATTEMPTS_MAX):
+            topic, version = await self._read(name)
+            grown = _grown(topic, sorted(image.brokers), count, assignments)
+            if validate_only:
+                return grown
+            first, *others = list(self._new_states(grown, len(topic.partitions)))
+            try:
+                await self._controllership.multi([SetData(topic.path, grown.encode(), version), *first])
+            except (BadVersion, NoNode):
+                continue
+            for states in others:
+                await self._controllership.multi(states)
+            return grown
+        raise _too_busy(name)
+
+    async def finish_interrupted(self, image: ClusterImage) -> None:
+        """Completes what a crash left half done: marked topics are deleted, partitions without a state get one."""
+        for name in await self._store.children(DELETE_TOPICS):
+            try:
+                await self.delete(name)
+            except KafkaError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                await self._controllership.multi([Delete(delete_topic_path(name))])
+        for topic in image.topics.values():
+            for partition in topic.partitions:
+                path = PartitionState.path_of(topic.name, partition.index)
+                if partition.partition_epoch < 0 and await self._store.exists(path) is None:
+                    await self._add_state(TopicPartition(topic.name, partition.index), partition.replicas)
+
+    async def _add_state(self, partition: TopicPartition, replicas: Replicas) -> None:
+        state_path = PartitionState.path_of(*partition)
+        missing = [state_path]
+        while await self._store.exists(parent_of(missing[-1])) is None:
+            missing.append(parent_of(missing[-1]))
+        folders = [Create(path) for path in reversed(missing[1:])]
+        await self._controllership.multi([*folders, Create(state_path, self._new_state(replicas).encode())])
+
+    async def _delete(self, topic: TopicAssignment, version: int) -> None:
+        marker = delete_topic_path(topic.topic)
+        partitions_path = TopicAssignment.partitions_path_of(topic.topic)
+        has_partitions = await self._store.exists(partitions_path) is not None
+        numbers = await self._store.children(partitions_path) if has_partitions else []
+        folders = [f"{partitions_path}/{number}" for number in numbers]
+        states = await self._store.get_many([f"{folder}/state" for folder in folders])
+        groups = [
+            [Delete(path) for folder, state in group for path in _existing(folder, state is not None)]
+            for group in _together(list(zip(folders, states, strict=True)))
+        ]
+        if len(groups) > 1 and await self._store.exists(marker) is None:
+            await self._controllership.multi([Create(marker)])
+        for group in groups[:-1]:
+            await self._controllership.multi(group)
+        others = [
+            path
+            for path in (partitions_path, topic_config_path(topic.topic), marker)
+            if await self._store.exists(path) is not None
+        ]
+        await self._controllership.multi([*groups[-1], *(Delete(path) for path in others), Delete(topic.path, version)])
+
+    async def _read(self, name: str) -> tuple[TopicAssignment, int]:
+        [node] = await self._store.get_many([TopicAssignment.path_of(name)])
+        if node is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+        return TopicAssignment.decode(name, node.data), node.stat.version
+
+    async def _put(self, path: str, data: bytes) -> Operation:
+        """Overwrites what an earlier topic of this name may have left."""
+        return Create(path, data) if await self._store.exists(path) is None else SetData(path, data)
+
+    def _new_states(self, topic: TopicAssignment, first_partition: int) -> Iterator[list[Operation]]:
+        """The nodes of new partitions, in groups that fit into a `multi`; at least one group."""
+        numbered = list(enumerate(topic.partitions))[first_partition:]
+        for group in _together(numbered):
+            operations: list[Operation] = []
+            for index, partition in group:
+                path = PartitionState.path_of(topic.topic, index)
+                operations.append(Create(parent_of(path)))
+                operations.append(Create(path, self._new_state(partition.replicas).encode()))
+            yield operations
+
+    def _new_state(self, replicas: Replicas) -> PartitionState:
+        return PartitionState(replicas[0], 0, replicas, self._controllership.epoch)
+
+
+def _check_name(image: ClusterImage, name: str) -> None:
+    if (problem := topic_name_problem(name)) is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    if name in image.topics:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' exists already")
+    if "." in name or "_" in name:
+        # Names of metrics cannot tell the two apart.
+        same = name.replace(".", "_")
+        for other in image.topics:
+            if other.replace(".", "_") == same:
+                raise KafkaError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    f"topic '{name}' cannot be told from '{other}': '.' and '_' count as the same",
+                )
+
+
+def _grown(
+    topic: TopicAssignment, broker_ids: list[int], count: int, assignments: Sequence[Sequence[int]] | None
+) -> TopicAssignment:
+    have = len(topic.partitions)
+    if count <= have:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS, f"topic '{topic.topic}' has {have} partitions; {count} would not be more"
+        )
+    factor = len(topic.partitions[0].replicas)
+    if assignments is None:
+        # Goes on where the topic's first partition says that placing began.
+        first = topic.partitions[0].replicas[0]
+        start = broker_ids.index(first) if first in broker_ids else 0
+        placed = place_replicas(broker_ids, count - have, factor, start=start, shift=start, first_partition=have)
+    elif len(assignments) != count - have:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{count - have} new partitions need as many assignments, not {len(assignments)}",
+        )
+    else:
+        numbered = dict(enumerate(assignments, have))
+        placed = assigned_replicas(numbered, broker_ids, first_partition=have, replication_factor=factor)
+    partitions = (*topic.partitions, *(ReplicaAssignment(replicas) for replicas in placed))
+    return TopicAssignment(topic.topic, topic.topic_id, partitions)
+
+
+def _existing(folder: str, has_state: bool) -> list[str]:
+    return [f"{folder}/state", folder] if has_state else [folder]
+
+
+def _together(items: Sequence[_Item]) -> list[Sequence[_Item]]:
+    """At least one group, if only an empty one."""
+    size = _PARTITIONS_TOGETHER_MAX
+    return [items[start : start + size] for start in range(0, max(1, len(items)), size)]
+
+
+def _too_busy(name: str) -> KafkaError:
+    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"others keep changing topic '{name}': try again")

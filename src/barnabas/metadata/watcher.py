@@ -1,0 +1,121 @@
+"""Keeps the image of the cluster up to date: the way by which topics, configs and leaders reach a broker.
+
+```
+store's watches ──> paths that are due ──> ClusterReader ──> changes ──> next image ──> subscribers
+```
+
+The watches only note paths. `run` reads them again, all that have come meanwhile together, so that a burst costs one
+image. Subscribers get every image, in order, each with the one before it; they are called on the event loop, must not
+block or raise, and hand longer work to a task of their own.
+
+`load` before `run`. When the session was interrupted, everything is read again once the store is connected; `run` goes
+on until it is cancelled.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from barnabas.metadata.errors import SessionLost
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.reader import ROOT_PATHS, ClusterReader
+from barnabas.metadata.store import MetadataStore, SessionState, WatchEvent
+
+_log: Final = logging.getLogger(__name__)
+
+ImageListener: TypeAlias = Callable[[ClusterImage, ClusterImage], None]
+"""Called with the old and the new image."""
+
+
+class MetadataWatcher:
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self._reader = ClusterReader(store, self._note)
+        self._image = ClusterImage()
+        self._paths_due: dict[str, None] = {}
+        self._is_due = asyncio.Event()
+        self._listeners: list[ImageListener] = []
+        self._waiting: list[tuple[Callable[[ClusterImage], bool], asyncio.Future[ClusterImage]]] = []
+        self._ended: SessionLost | None = None
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._image
+
+    def subscribe(self, listener: ImageListener) -> None:
+        self._listeners.append(listener)
+
+    def unsubscribe(self, listener: ImageListener) -> None:
+        self._listeners.remove(listener)
+
+    async def load(self) -> ClusterImage:
+        """Reads everything, and tells those who have subscribed already."""
+        self._paths_due.update(dict.fromkeys(ROOT_PATHS))
+        await self._refresh()
+        return self._image
+
+    async def run(self) -> None:
+        """Follows the store until cancelled."""
+        self._store.add_session_listener(self._session_changed)
+        try:
+            while True:
+                await self._is_due.wait()
+                self._is_due.clear()
+                try:
+                    await self._refresh()
+                except SessionLost as error:
+                    _log.warning("the image of the cluster stands still until the metadata store is back: %s", error)
+        finally:
+            self._store.remove_session_listener(self._session_changed)
+            self._ended = SessionLost("the metadata store is no longer followed")
+            self._release_waiting(self._ended)
+
+    async def wait_for(self, predicate: Callable[[ClusterImage], bool]) -> ClusterImage:
+        """The first image, from now on, for which the predicate holds. `SessionLost` when `run` ends before."""
+        if predicate(self._image):
+            return self._image
+        if self._ended is not None:
+            raise self._ended
+        answer: asyncio.Future[ClusterImage] = asyncio.get_running_loop().create_future()
+        entry = (predicate, answer)
+        self._waiting.append(entry)
+        try:
+            return await answer
+        finally:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+
+    def _note(self, event: WatchEvent) -> None:
+        self._paths_due[event.path] = None
+        self._is_due.set()
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self._reader.forget()
+            self._paths_due.update(dict.fromkeys(ROOT_PATHS))
+            self._is_due.set()
+
+    async def _refresh(self) -> None:
+        while paths := self._paths_due:
+            self._paths_due = {}
+            try:
+                changes = await self._reader.read(self._image, paths)
+            except SessionLost:
+                self._paths_due = {**paths, **self._paths_due}
+                raise
+            self._publish(self._image.apply(changes))
+
+    def _publish(self, image: ClusterImage) -> None:
+        old, self._image = self._image, image
+        if image is not old:
+            for listener in list(self._listeners):
+                listener(old, image)
+            for predicate, answer in list(self._waiting):
+                if not answer.done() and predicate(image):
+                    answer.set_result(image)
+
+    def _release_waiting(self, error: SessionLost) -> None:
+        for _predicate, answer in self._waiting:
+            if not answer.done():
+                answer.set_exception(error)

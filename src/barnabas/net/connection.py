@@ -1,0 +1,386 @@
+"""One client's connection: frames in, replies out in the order of the requests.
+
+    open ──finish()──▶ finishing ──all answered and sent──▶ closed
+      └────────── abort, peer gone, bad frame, failed request ──────▲
+
+The replies that are ready leave together: once per batch of frames that was received, and once per loop tick for
+those that became ready later (`ReplyFlusher`); whoever answers many requests at a tick's end may flush at once.
+
+Reading pauses while `unanswered_max` requests wait for an answer, while the peer does not take its replies
+(`reply_bytes_queued_max`), and while the budget for requests is spent. So a client that only sends, or never reads,
+fills its own socket and not our memory.
+
+An error in one request ends its connection and no other: a `BarnabasError` is the peer's or the environment's and is
+logged in a line; anything else is our bug and goes on to the event loop's exception handler.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from barnabas.base.errors import BarnabasError
+from barnabas.net.budget import FrameBudget
+from barnabas.net.buffers import ReceiveBuffers
+from barnabas.net.counters import NetworkCounters
+from barnabas.net.framing import FrameReceiver
+from barnabas.net.idle import IdleWheel
+from barnabas.net.replies import BUFFER_TYPES, Piece, ReplySlot, release_ranges
+from barnabas.net.sending import INLINED_REPLY_BYTES_MAX, Sender, inlined, make_sender, total_bytes
+
+_LOG = logging.getLogger(__name__)
+
+
+class ConnectionHandler(Protocol):
+    """What stands above a connection. One is made for each."""
+
+    def on_request(self, slot: ReplySlot, frame: memoryview) -> None:
+        """Takes a request; its slot is to be completed now or later. The view may be kept."""
+        ...
+
+    def on_closed(self) -> None:
+        """The connection is over; slots that are still open may be completed or forgotten."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    request_bytes_max: int = 100 << 20
+    unanswered_max: int = 64
+    """Far above the five that Kafka's clients keep in flight; with it one read can fill a whole tick's append."""
+    reply_bytes_queued_max: int = 128 << 10
+
+
+class ReplyFlusher:
+    """The connections that have replies ready since the last tick."""
+
+    __slots__ = ("_loop", "_ready")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._ready: list[Connection] = []
+
+    def add(self, connection: "Connection") -> None:
+        if not self._ready:
+            self._loop.call_soon(self.flush)
+        self._ready.append(connection)
+
+    def flush(self) -> None:
+        """Sends what is ready. Whoever has just answered a tick's requests need not wait for the loop to call it."""
+        ready, self._ready = self._ready, []
+        for connection in ready:
+            connection.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionShared:
+    """What the connections of one server have in common."""
+
+    loop: asyncio.AbstractEventLoop
+    buffers: ReceiveBuffers
+    counters: NetworkCounters
+    idle: IdleWheel
+    flusher: ReplyFlusher
+    budget: FrameBudget | None
+    executor: Executor | None
+
+
+class Connection(FrameReceiver):
+    """Made when a client is accepted, closed when `connection_lost` has been called."""
+
+    __slots__ = (
+        "_handler",
+        "_is_dispatching",
+        "_is_finishing",
+        "_is_in_flusher",
+        "_is_lost",
+        "_is_write_paused",
+        "_on_lost",
+        "_options",
+        "_sender",
+        "_shared",
+        "_slots",
+        "_taken_bytes",
+        "_transport",
+        "active_turn",
+        "idle_bucket",
+        "listener_name",
+        "peer_host",
+        "peer_port",
+    )
+
+    _handler: ConnectionHandler
+    _transport: asyncio.Transport
+
+    def __init__(
+        self,
+        shared: ConnectionShared,
+        options: ConnectionOptions,
+        listener_name: str,
+        peer: tuple[str, int],
+        on_lost: "Callable[[Connection], None]",
+    ) -> None:
+        super().__init__(shared.buffers, options.request_bytes_max)
+        self._shared = shared
+        self._options = options
+        self._on_lost = on_lost
+        self._slots: deque[ReplySlot] = deque()
+        self._sender: Sender | None = None
+        self._taken_bytes = 0
+        """What the frame that is being received has taken of the budget."""
+        self._is_dispatching = False
+        self._is_finishing = False
+        self._is_in_flusher = False
+        self._is_lost = False
+        self._is_write_paused = False
+        self.active_turn = 0
+        self.idle_bucket = 0
+        self.listener_name = listener_name
+        self.peer_host, self.peer_port = peer
+
+    def __repr__(self) -> str:
+        return f"<connection {self.listener_name} {self.peer_host}:{self.peer_port}>"
+
+    def use(self, handler: ConnectionHandler) -> None:
+        self._handler = handler
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    @property
+    def is_reading_paused(self) -> bool:
+        return self._is_held
+
+    @property
+    def is_awaiting_answer(self) -> bool:
+        return bool(self._slots)
+
+    # What the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports have every method of asyncio's, but are not derived from them.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._options.reply_bytes_queued_max)
+        self._shared.idle.add(self)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        shared = self._shared
+        shared.counters.bytes_in += nbytes
+        self.active_turn = shared.idle.turn
+        self._is_dispatching = True
+        try:
+            if self._missing is None and not self._leftover:  # the usual case, one call shorter
+                self._parse(shared.buffers.take(nbytes))
+            else:
+                super().buffer_updated(nbytes)
+        finally:
+            self._is_dispatching = False
+        if self._slots:
+            self.flush()
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+        self._review_reading()
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        self.active_turn = self._shared.idle.turn
+        if self._sender is not None:
+            self._sender.pump()
+        self._review_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._is_lost:  # a handshake that was cut off is reported twice when it had just succeeded
+            return
+        self._is_lost = self._is_closed = True
+        self._drop_received()
+        self._shared.idle.discard(self)
+        if self._sender is not None:
+            self._sender.close()
+        for slot in self._slots:
+            if slot.is_completed:
+                release_ranges(slot.reply)
+        budget = self._shared.budget
+        if budget is not None:
+            budget.forget(self._review_reading)
+            budget.give_back(self._taken_bytes + sum(slot.frame_bytes for slot in self._slots))
+        self._slots.clear()
+        self._on_lost(self)
+        self._handler.on_closed()
+
+    # Requests
+
+    def frame_announced(self, length: int) -> bool:
+        budget = self._shared.budget
+        if budget is None:
+            return True
+        if budget.is_spent:
+            self._review_reading()
+            return False
+        budget.take(length)
+        self._taken_bytes = length
+        return True
+
+    def frame_received(self, frame: memoryview) -> None:
+        shared = self._shared
+        shared.counters.requests_in += 1
+        budget = shared.budget
+        if budget is not None:
+            if not self._taken_bytes:
+                budget.take(len(frame))
+            self._taken_bytes = 0
+        slots = self._slots
+        slot = ReplySlot(self, len(frame))
+        slots.append(slot)
+        try:
+            self._handler.on_request(slot, frame)
+        except BarnabasError as error:
+            self.request_failed(error)
+            return
+        except BaseException:
+            self.abort()
+            raise
+        if len(slots) >= self._options.unanswered_max:
+            self.flush()
+            self._review_reading()
+        elif budget is not None and budget.is_spent:
+            self._review_reading()
+
+    def frame_refused(self, length: int) -> None:
+        limit = self._options.request_bytes_max
+        _LOG.warning("%r closed: a request of %d bytes, where 0 to %d are allowed", self, length, limit)
+        self.abort()
+
+    def request_failed(self, error: BarnabasError) -> None:
+        if not self._is_closed:
+            _LOG.warning("%r closed: %s", self, error)
+            self.abort()
+
+    # Replies
+
+    def slot_completed(self, slot: ReplySlot) -> None:
+        if self._is_closed:
+            release_ranges(slot.reply)
+            slot.reply = None
+        elif not (self._is_dispatching or self._is_in_flusher) and self._slots[0] is slot:
+            self._is_in_flusher = True
+            self._shared.flusher.add(self)
+
+    def flush(self) -> None:
+        """Sends the replies that are ready and whose turn it is."""
+        self._is_in_flusher = False
+        if self._is_closed:
+            return
+        slots = self._slots
+        pieces: list[Piece] = []
+        has_ranges = False
+        answered_bytes = 0
+        while slots and slots[0].is_completed:
+            slot = slots.popleft()
+            answered_bytes += slot.frame_bytes
+            reply = slot.reply
+            if isinstance(reply, BUFFER_TYPES):
+                pieces.append(reply)
+            elif reply is not None:
+                has_ranges |= _add_parts(reply, pieces)
+        if has_ranges or (pieces and self._sender is not None):
+            self._send(pieces)
+        elif pieces:
+            buffers: list[bytes] = pieces  # type: ignore[assignment] # without ranges they are buffers
+            if len(buffers) == 1:
+                self._shared.counters.bytes_out += len(buffers[0])
+                self._transport.write(buffers[0])
+            else:
+                self._shared.counters.bytes_out += sum(map(len, buffers))
+                self._transport.writelines(buffers)
+        if self._shared.budget is not None:
+            self._shared.budget.give_back(answered_bytes)
+        if self._is_held:
+            self._review_reading()
+
+    def _send(self, pieces: list[Piece]) -> None:
+        if self._sender is None:
+            shared = self._shared
+            self._sender = make_sender(self._transport, shared.loop, shared.executor, shared.counters, self)
+        self._sender.push(pieces)
+        self._review_reading()
+
+    def sender_progressed(self) -> None:
+        self.active_turn = self._shared.idle.turn
+        if self._is_held:
+            self._review_reading()
+
+    def sender_failed(self, reason: str) -> None:
+        _LOG.info("%r closed: %s", self, reason)
+        self.abort()
+
+    # Pausing, resuming, ending
+
+    def _review_reading(self) -> None:
+        """Pauses or resumes reading, as the queues say; ends a connection that was only finishing."""
+        if self._is_closed:
+            return
+        sender = self._sender
+        if self._is_finishing and not self._slots and (sender is None or sender.is_idle):
+            self._is_closed = True
+            self._transport.close()
+            return
+        unanswered_max = self._options.unanswered_max
+        must_hold = (
+            self._is_finishing
+            or self._is_write_paused
+            # Once held, half of them must be answered: pausing and resuming are system calls.
+            or len(self._slots) >= (unanswered_max if not self._is_held else max(1, unanswered_max // 2))
+            or (sender is not None and sender.queued_bytes >= self._options.reply_bytes_queued_max)
+        )
+        budget = self._shared.budget
+        if not must_hold and budget is not None and budget.is_spent:
+            must_hold = True
+            budget.wait(self._review_reading)
+        if must_hold and not self._is_held:
+            self._is_held = True
+            self._transport.pause_reading()
+        elif self._is_held and not must_hold:
+            self._is_held = False
+            self._shared.loop.call_soon(self._continue_reading)
+
+    def _continue_reading(self) -> None:
+        if self._is_closed or self._is_held:
+            return
+        self._is_dispatching = True
+        try:
+            self._parse_leftover()
+        finally:
+            self._is_dispatching = False
+        if self._slots:
+            self.flush()
+        if not (self._is_held or self._is_closed):
+            self._transport.resume_reading()
+
+    def finish(self) -> None:
+        """Takes no more requests, and closes when those that were taken are answered."""
+        self._is_finishing = True
+        self._leftover = b""
+        self._review_reading()
+
+    def close_idle(self) -> None:
+        _LOG.debug("%r closed: idle", self)
+        self._shared.counters.connections_closed_idle += 1
+        self.abort()
+
+    def abort(self) -> None:
+        """Ends the connection at once; what is not sent yet is dropped."""
+        self._is_closed = True
+        self._transport.abort()
+
+
+def _add_parts(parts: Sequence[Piece], pieces: list[Piece]) -> bool:
+    """Adds a reply of several parts; whether there are ranges in it."""
+    if total_bytes(parts) <= INLINED_REPLY_BYTES_MAX:
+        parts = [part if isinstance(part, BUFFER_TYPES) else inlined(part) for part in parts]
+    pieces.extend(parts)
+    return not all(isinstance(part, BUFFER_TYPES) for part in parts)

@@ -1,0 +1,23 @@
+"""What goes wrong between two processes. Who opened a connection hears of it by one of these."""
+
+from barnabas.base.errors import BarnabasError
+
+
+class NetworkFailed(BarnabasError):  # noqa: N818 - named as the fact that it is
+    """The network, or whoever is at its other end, did not do its part."""
+
+
+class ListenFailed(NetworkFailed):
+    """An address cannot be listened on: taken, unknown, or not allowed."""
+
+    def __init__(self, host: str, port: int, cause: OSError) -> None:
+        super().__init__(f"cannot listen on {host or '*'}:{port}: {cause.strerror or cause}")
+        self.errno = cause.errno
+
+
+class ConnectFailed(NetworkFailed):
+    """Nobody answered at this address in time."""
+
+
+class ChannelClosed(NetworkFailed):
+    """The connection ended before the reply came; whether the request was carried out is not known."""

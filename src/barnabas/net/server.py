@@ -1,0 +1,227 @@
+"""Listeners, and every connection that came in through them.
+
+A listener has a name, the address it is bound to and the one that clients are told. Limits hold for all listeners
+together, as in Kafka: `max.connections`, `max.connections.per.ip` with exceptions for single addresses. Who is over a
+limit is closed at once; that is logged at most every ten seconds, with a count.
+
+Stopping: nobody is accepted, requests that were taken are answered and the answers sent, then each connection is
+closed; what is not done by the deadline is aborted. `stop` returns when no connection is left.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Final
+
+from barnabas.net.budget import FrameBudget
+from barnabas.net.buffers import ReceiveBuffers
+from barnabas.net.connection import (
+    Connection,
+    ConnectionHandler,
+    ConnectionOptions,
+    ConnectionShared,
+    ReplyFlusher,
+)
+from barnabas.net.counters import NetworkCounters
+from barnabas.net.idle import IdleWheel
+from barnabas.net.stream import ListenAddress, Listening, Network
+
+_LOG = logging.getLogger(__name__)
+
+_UNLIMITED: Final = 2**31 - 1
+_REFUSALS_LOG_SECONDS: Final = 10.0
+_EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSpec:
+    """A listener as it is configured. Without an advertised address clients are told the one that is bound."""
+
+    name: str
+    host: str
+    port: int
+    advertised_host: str | None = None
+    advertised_port: int | None = None
+    tls: ssl.SSLContext | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A listener that accepts."""
+
+    name: str
+    host: str
+    port: int
+    advertised_host: str
+    advertised_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    connection: ConnectionOptions = field(default_factory=ConnectionOptions)
+    queued_request_bytes_max: int | None = None
+    idle_seconds: float | None = 600.0
+    connections_max: int = _UNLIMITED
+    connections_per_host_max: int = _UNLIMITED
+    connections_per_host_overrides: Mapping[str, int] = field(default_factory=dict)
+    backlog: int = 50
+    send_buffer_bytes: int | None = None
+    receive_buffer_bytes: int | None = None
+
+
+class Server:
+    """Make it inside the running loop; `handler_factory` makes what stands above each connection.
+
+    `options` may be replaced while it runs: limits on connections hold at once, `connection` for new ones; the idle
+    time and the budget are those of the start.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        handler_factory: Callable[[Connection], ConnectionHandler],
+        options: ServerOptions,
+        executor: Executor | None = None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.options = options
+        self.counters = NetworkCounters()
+        self._loop = loop
+        self._network = network
+        self._handler_factory = handler_factory
+        queued_max = options.queued_request_bytes_max
+        self._shared = ConnectionShared(
+            loop=loop,
+            buffers=ReceiveBuffers(),
+            counters=self.counters,
+            idle=IdleWheel(loop, options.idle_seconds),
+            flusher=ReplyFlusher(loop),
+            budget=None if queued_max is None else FrameBudget(queued_max),
+            executor=executor,
+        )
+        self._listening: list[Listening] = []
+        self._connections: dict[Connection, None] = {}
+        self._connections_per_host: dict[str, int] = {}
+        self._all_lost = asyncio.Event()
+        self._all_lost.set()
+        self._refusals = _RefusalLog(loop)
+        self._is_stopping = False
+        self._shared.idle.start()
+
+    async def listen(self, spec: ListenerSpec) -> Listener:
+        options = self.options
+        address = ListenAddress(
+            host=spec.host,
+            port=spec.port,
+            backlog=options.backlog,
+            tls=spec.tls,
+            send_buffer_bytes=options.send_buffer_bytes,
+            receive_buffer_bytes=options.receive_buffer_bytes,
+        )
+        listening = await self._network.listen(address, _ListenerAcceptor(self, spec.name))
+        self._listening.append(listening)
+        own_host = socket.gethostname() if spec.host in _EVERY_INTERFACE else spec.host
+        return Listener(
+            name=spec.name,
+            host=spec.host,
+            port=listening.port,
+            advertised_host=spec.advertised_host or own_host,
+            advertised_port=spec.advertised_port or listening.port,
+        )
+
+    def flush_replies(self) -> None:
+        """Sends every reply that is ready, without waiting for the loop's next tick."""
+        self._shared.flusher.flush()
+
+    def admit(self, listener_name: str, peer: tuple[str, int]) -> Connection | None:
+        problem = self._problem_with(peer[0])
+        if problem is not None:
+            self.counters.connections_refused += 1
+            self._refusals.add(peer[0], problem)
+            return None
+        connection = Connection(self._shared, self.options.connection, listener_name, peer, self.forget)
+        connection.use(self._handler_factory(connection))
+        self._connections[connection] = None
+        self._connections_per_host[peer[0]] = self._connections_per_host.get(peer[0], 0) + 1
+        self._all_lost.clear()
+        self.counters.connections_accepted += 1
+        self.counters.connections_open += 1
+        return connection
+
+    def _problem_with(self, host: str) -> str | None:
+        options = self.options
+        if self._is_stopping:
+            return "the server is stopping"
+        if len(self._connections) >= options.connections_max:
+            return f"max.connections={options.connections_max} are open"
+        per_host_max = options.connections_per_host_overrides.get(host, options.connections_per_host_max)
+        if self._connections_per_host.get(host, 0) >= per_host_max:
+            return f"max.connections.per.ip={per_host_max} are open from there"
+        return None
+
+    def forget(self, connection: Connection) -> None:
+        del self._connections[connection]
+        left = self._connections_per_host[connection.peer_host] - 1
+        if left:
+            self._connections_per_host[connection.peer_host] = left
+        else:
+            del self._connections_per_host[connection.peer_host]
+        self.counters.connections_open -= 1
+        if not self._connections:
+            self._all_lost.set()
+
+    async def stop(self, grace_seconds: float) -> None:
+        self._is_stopping = True
+        for listening in self._listening:
+            await listening.close()
+        for connection in list(self._connections):
+            connection.finish()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._all_lost.wait(), grace_seconds)
+        if self._connections:
+            _LOG.warning("%d connections did not finish in %g s", len(self._connections), grace_seconds)
+            for connection in list(self._connections):
+                connection.abort()
+            await self._all_lost.wait()
+        self._shared.idle.stop()
+
+
+class _ListenerAcceptor:
+    """The server, as one listener sees it."""
+
+    __slots__ = ("_name", "_server")
+
+    def __init__(self, server: Server, name: str) -> None:
+        self._server = server
+        self._name = name
+
+    def admit(self, peer: tuple[str, int]) -> Connection | None:
+        return self._server.admit(self._name, peer)
+
+    def abandon(self, protocol: asyncio.BufferedProtocol) -> None:
+        assert isinstance(protocol, Connection), "only connections are admitted"
+        protocol.connection_lost(None)
+
+
+class _RefusalLog:
+    """Says the first refusal at once, and of a flood only how many there were."""
+
+    __slots__ = ("_count", "_loop", "_quiet_until")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._count = 0
+        self._quiet_until = 0.0
+
+    def add(self, host: str, problem: str) -> None:
+        self._count += 1
+        now = self._loop.time()
+        if now >= self._quiet_until:
+            _LOG.warning("refused %d connections, the last one from %s: %s", self._count, host, problem)
+            self._count = 0
+            self._quiet_until = now + _REFUSALS_LOG_SECONDS

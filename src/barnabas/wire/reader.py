@@ -1,0 +1,259 @@
+"""Reads messages into kio's classes, taking what Apache Kafka takes.
+
+kio has a native reader, which is not used: it asks for as much memory as an array count claims to need, and when there
+is not so much, the process is aborted. A few bytes from a stranger would end the broker. This reader is built from the
+fields of kio's classes, one per class, and its memory is bounded by the bytes that the message has. It is lenient where
+Kafka 4.3 is:
+
+- tagged fields that nobody here knows are skipped (a newer client may send them);
+- a negative length is null, not only -1; any boolean but zero is true;
+- text that is not UTF-8 is read with replacement characters;
+- an error code that is not known counts as UNKNOWN_SERVER_ERROR.
+
+Everything else raises one of `primitives.UNREADABLE`, or `OverflowError` for a time that Python cannot hold.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import Field, fields
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from struct import Struct
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from kio.schema.errors import ErrorCode as KioErrorCode
+from kio.serial._implicit_defaults import get_tagged_field_default
+from kio.serial._introspect import (
+    EntityField,
+    EntityTupleField,
+    PrimitiveField,
+    classify_field,
+    get_field_tag,
+    get_schema_field_type,
+    is_optional,
+)
+
+from barnabas.base.uuid import ZERO_UUID
+from barnabas.wire.primitives import (
+    Buffer,
+    read_compact_length,
+    read_length,
+    read_nullable_string,
+    read_tagged_fields,
+    read_uuid,
+)
+
+Reader: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]
+"""Takes the message and a position, returns the value and the position after it."""
+MemberReader: TypeAlias = Callable[[Buffer, int, dict[str, Any]], int]
+"""The same for one or more fields of a message, whose values it puts into the mapping."""
+Convert: TypeAlias = Callable[[Any], object]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_KIO_ERROR_CODES: Final[dict[int, KioErrorCode]] = {code.value: code for code in KioErrorCode}
+
+
+def _duration(milliseconds: int) -> timedelta:
+    return timedelta(milliseconds=milliseconds)
+
+
+def _time(timestamp_ms: int) -> datetime | None:
+    return None if timestamp_ms == -1 else _EPOCH + timedelta(milliseconds=timestamp_ms)
+
+
+def _error_code(number: int) -> KioErrorCode:
+    return _KIO_ERROR_CODES.get(number, KioErrorCode.unknown_server_error)
+
+
+class _Number(NamedTuple):
+    format: str
+    convert: Convert | None = None
+
+
+_NUMBERS: Final = {
+    "int8": _Number("b"),
+    "int16": _Number("h"),
+    "uint16": _Number("H"),
+    "int32": _Number("i"),
+    "uint32": _Number("I"),
+    "int64": _Number("q"),
+    "float64": _Number("d"),
+    "bool": _Number("?"),
+    "error_code": _Number("h", _error_code),
+    "timedelta_i32": _Number("i", _duration),
+    "timedelta_i64": _Number("q", _duration),
+    "datetime_i64": _Number("q", _time),
+}
+
+
+class _TaggedField(NamedTuple):
+    name: str
+    read: Reader
+    default: object
+
+
+@cache
+def message_reader(schema: Any) -> Reader:
+    """The reader of one of kio's message classes, or of one nested in a message."""
+    is_flexible: bool = schema.__flexible__
+    members = _member_readers([field for field in fields(schema) if get_field_tag(field) is None], is_flexible)
+    tagged = {
+        int(tag): _TaggedField(field.name, _tagged_reader(field), get_tagged_field_default(field))
+        for field in fields(schema)
+        if (tag := get_field_tag(field)) is not None
+    }
+
+    def read_message(data: Buffer, position: int) -> tuple[Any, int]:
+        values: dict[str, Any] = {}
+        for read in members:
+            position = read(data, position, values)
+        if is_flexible:
+            if data[position] == 0 and not tagged:
+                return schema(**values), position + 1
+            encoded, position = read_tagged_fields(data, position)
+            for tag, field in tagged.items():
+                values[field.name] = field.read(encoded[tag], 0)[0] if tag in encoded else field.default
+        return schema(**values), position
+
+    return read_message
+
+
+def _member_readers(plain: Sequence["Field[Any]"], is_flexible: bool) -> list[MemberReader]:
+    """One reader for each run of numbers, and one for each other field."""
+    readers: list[MemberReader] = []
+    run: list[Field[Any]] = []
+    for field in plain:
+        if isinstance(classify_field(field), PrimitiveField) and get_schema_field_type(field) in _NUMBERS:
+            run.append(field)
+            continue
+        if run:
+            readers.append(_numbers_reader(run))
+            run = []
+        readers.append(_member_reader(field.name, _value_reader(field, is_flexible, is_optional(field))))
+    if run:
+        readers.append(_numbers_reader(run))
+    return readers
+
+
+def _numbers_reader(run: Sequence["Field[Any]"]) -> MemberReader:
+    names = tuple(field.name for field in run)
+    numbers = [_NUMBERS[get_schema_field_type(field)] for field in run]
+    layout = Struct(">" + "".join(number.format for number in numbers))
+    conversions = [
+        (name, number.convert) for name, number in zip(names, numbers, strict=True) if number.convert is not None
+    ]
+
+    def read_numbers(data: Buffer, position: int, values: dict[str, Any]) -> int:
+        values.update(zip(names, layout.unpack_from(data, position), strict=True))
+        for name, convert in conversions:
+            values[name] = convert(values[name])
+        return position + layout.size
+
+    return read_numbers
+
+
+def _member_reader(name: str, read: Reader) -> MemberReader:
+    def read_member(data: Buffer, position: int, values: dict[str, Any]) -> int:
+        values[name], position = read(data, position)
+        return position
+
+    return read_member
+
+
+def _tagged_reader(field: "Field[Any]") -> Reader:
+    # A tagged message is absent rather than null, so there is no mark for null before it.
+    is_message = isinstance(classify_field(field), EntityField)
+    return _value_reader(field, is_flexible=True, is_nullable=is_optional(field) and not is_message)
+
+
+def _value_reader(field: "Field[Any]", is_flexible: bool, is_nullable: bool) -> Reader:
+    match classify_field(field):
+        case EntityField(schema):
+            read = message_reader(schema)
+            return _nullable_message(read) if is_nullable else read
+        case EntityTupleField(schema):
+            return _array(message_reader(schema), is_flexible, is_nullable)
+        case PrimitiveField():
+            return _primitive(get_schema_field_type(field), is_flexible, is_nullable)
+        case _:
+            element = _primitive(get_schema_field_type(field), is_flexible, is_nullable=False)
+            return _array(element, is_flexible, is_nullable)
+
+
+def _nullable_message(read: Reader) -> Reader:
+    def read_nullable_message(data: Buffer, position: int) -> tuple[Any, int]:
+        if data[position] >= 0x80:  # one signed byte stands before it, negative for null
+            return None, position + 1
+        return read(data, position + 1)
+
+    return read_nullable_message
+
+
+def _array(read_element: Reader, is_flexible: bool, is_nullable: bool) -> Reader:
+    read_count = read_compact_length if is_flexible else read_length
+
+    def read_array(data: Buffer, position: int) -> tuple[Any, int]:
+        count, position = read_count(data, position)
+        if count < 0:
+            if not is_nullable:
+                raise ValueError("null where there must be an array")
+            return None, position
+        elements = []
+        for _ in range(count):
+            element, position = read_element(data, position)
+            elements.append(element)
+        return tuple(elements), position
+
+    return read_array
+
+
+def _primitive(kafka_type: str, is_flexible: bool, is_nullable: bool) -> Reader:
+    match kafka_type:
+        case "string":
+            return _present(lambda data, position: read_nullable_string(data, position, is_flexible), is_nullable)
+        case "bytes" | "records":
+            return _present(_bytes(is_flexible), is_nullable)
+        case "uuid":
+            return _uuid
+        case _:
+            return _number(_NUMBERS[kafka_type])
+
+
+def _number(number: _Number) -> Reader:
+    layout = Struct(">" + number.format)
+    convert = number.convert
+
+    def read_number(data: Buffer, position: int) -> tuple[Any, int]:
+        (value,) = layout.unpack_from(data, position)
+        return (value if convert is None else convert(value)), position + layout.size
+
+    return read_number
+
+
+def _present(read: Reader, is_nullable: bool) -> Reader:
+    if is_nullable:
+        return read
+
+    def read_present(data: Buffer, position: int) -> tuple[Any, int]:
+        value, position = read(data, position)
+        if value is None:
+            raise ValueError("null where there must be a value")
+        return value, position
+
+    return read_present
+
+
+def _bytes(is_flexible: bool) -> Reader:
+    read_size = read_compact_length if is_flexible else read_length
+
+    def read_bytes(data: Buffer, position: int) -> tuple[Any, int]:
+        length, position = read_size(data, position)
+        if length < 0:
+            return None, position
+        return bytes(data[position : position + length]), position + length
+
+    return read_bytes
+
+
+def _uuid(data: Buffer, position: int) -> tuple[Any, int]:
+    identifier, position = read_uuid(data, position)
+    return (None if identifier == ZERO_UUID else identifier), position

@@ -1,0 +1,326 @@
+import asyncio
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+import uvloop
+from prometheus_client.parser import text_string_to_metric_families
+
+from barnabas.base.metrics import Metrics, Sample, measure_requests
+from barnabas.broker import http
+from barnabas.broker.http import BrokerState, Health, http_port, metrics_text
+from barnabas.net.errors import ListenFailed
+from barnabas.net.sockets import SocketNetwork
+from barnabas.net.stream import ListenAddress
+
+HOST = "127.0.0.1"
+GET = b"GET %s HTTP/1.1\r\nHost: broker\r\n\r\n"
+
+
+@dataclass
+class Broker:
+    """What the port is told of a broker."""
+
+    metrics: Metrics
+    health: Health
+    port: int = 0
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request):
+    def run_on_loop(coroutine):
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            return runner.run(asyncio.wait_for(coroutine, 20))
+
+    return run_on_loop
+
+
+@asynccontextmanager
+async def serving(state=BrokerState.READY, offline_directories=(), executor=None):
+    broker = Broker(Metrics(), Health(state, offline_directories))
+    own_executor = ThreadPoolExecutor(1)
+    address = ListenAddress(HOST, 0)
+    try:
+        async with http_port(
+            SocketNetwork(), address, broker.metrics, lambda: broker.health, executor or own_executor
+        ) as listening:
+            broker.port = listening.port
+            yield broker
+    finally:
+        own_executor.shutdown()
+
+
+async def exchange(port, request):
+    reader, writer = await asyncio.open_connection(HOST, port)
+    writer.write(request)
+    reply = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return parse(reply)
+
+
+async def rest_of(reader):
+    """What still comes. Whether the end of it is an orderly one is left to the operating system."""
+    try:
+        return await reader.read()
+    except ConnectionResetError:
+        return b""
+
+
+def parse(reply):
+    head, _, body = reply.partition(b"\r\n\r\n")
+    status_line, *lines = head.decode().split("\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in lines)
+    return Answer(int(status_line.split()[1]), headers, body)
+
+
+def samples_of(text):
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def test_metrics_are_shown_as_prometheus_reads_them(run):
+    async def scenario():
+        async with serving() as broker:
+            broker.metrics.counter("appended_bytes", "Bytes.").value += 2**60
+            broker.metrics.gauges("log_bytes", "Sizes.", ("topic",), lambda: [Sample(('a"\\\n',), 7)])
+            broker.metrics.histograms("wait_seconds", "Waits.", ("api",), (0.5, 1.0)).of("Fetch").observe(0.75)
+            return await exchange(broker.port, GET % b"/metrics")
+
+    answer = run(scenario())
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert int(answer.headers["content-length"]) == len(answer.body)
+    samples = samples_of(answer.body)
+    assert samples["appended_bytes_total",] == 2**60
+    assert samples["log_bytes", 'a"\\\n'] == 7
+    assert samples["wait_seconds_bucket", "Fetch", "0.5"] == 0
+    assert samples["wait_seconds_bucket", "Fetch", "1.0"] == 1
+    assert samples["wait_seconds_bucket", "Fetch", "+Inf"] == 1
+    assert samples["wait_seconds_count", "Fetch"] == 1
+    assert samples["wait_seconds_sum", "Fetch"] == 0.75
+
+
+def test_metrics_beyond_the_socket_buffers_arrive_whole(run):
+    async def scenario():
+        async with serving() as broker:
+            samples = [Sample((str(partition) * 1000,), partition) for partition in range(5000)]
+            broker.metrics.gauges("log_bytes", "Sizes.", ("partition",), lambda: samples)
+            return await exchange(broker.port, GET % b"/metrics")
+
+    answer = run(scenario())
+    assert len(answer.body) == int(answer.headers["content-length"]) > 10 << 20
+    assert answer.body.count(b"\nlog_bytes{") == 5000
+
+
+def test_metrics_tell_of_the_process():
+    assert samples_of(metrics_text(()))["process_resident_memory_bytes",] > 1 << 20
+
+
+def test_metrics_text_of_request_times_has_cumulative_buckets():
+    metrics = Metrics()
+    produce = measure_requests(metrics).of("Produce")
+    for seconds in (0.000_01, 0.002, 0.002, 99.0):
+        produce.observe(seconds)
+    samples = samples_of(metrics_text(metrics.snapshot()))
+    buckets = [value for key, value in samples.items() if key[0] == "barnabas_request_seconds_bucket"]
+    assert buckets == sorted(buckets)
+    assert buckets[0] == 1
+    assert samples["barnabas_request_seconds_bucket", "Produce", "0.0025"] == 3
+    assert buckets[-1] == samples["barnabas_request_seconds_count", "Produce"] == 4
+
+
+@pytest.mark.parametrize(
+    ("state", "status"), [(BrokerState.STARTING, 503), (BrokerState.READY, 200), (BrokerState.STOPPING, 503)]
+)
+def test_health_tells_the_state(run, state, status):
+    async def scenario():
+        async with serving(state, ("/data/b",)) as broker:
+            return await exchange(broker.port, GET % b"/healthz?verbose=1")
+
+    answer = run(scenario())
+    assert answer.status == status
+    assert answer.headers["content-type"] == "application/json"
+    assert json.loads(answer.body) == {"state": state.value, "offline_directories": ["/data/b"]}
+
+
+def test_health_is_answered_while_metrics_are_being_rendered(run):
+    async def scenario(executor):
+        is_blocked = threading.Event()
+        blocking = executor.submit(is_blocked.wait)
+        async with serving(executor=executor) as broker:
+            metrics = asyncio.create_task(exchange(broker.port, GET % b"/metrics"))
+            health = await exchange(broker.port, GET % b"/healthz")
+            assert not metrics.done()
+            is_blocked.set()
+            await asyncio.wrap_future(blocking)
+            return health.status, (await metrics).status
+
+    with ThreadPoolExecutor(1) as executor:
+        assert run(scenario(executor)) == (200, 200)
+
+
+def test_request_in_single_bytes_is_answered(run):
+    async def scenario():
+        async with serving() as broker:
+            reader, writer = await asyncio.open_connection(HOST, broker.port)
+            for byte in GET % b"/healthz":
+                writer.write(bytes([byte]))
+                await asyncio.sleep(0)
+            reply = await reader.read()
+            writer.close()
+            return parse(reply)
+
+    assert run(scenario()).status == 200
+
+
+def test_peer_that_stops_sending_still_gets_its_answer(run):
+    async def scenario():
+        async with serving() as broker:
+            reader, writer = await asyncio.open_connection(HOST, broker.port)
+            writer.write(GET % b"/metrics")
+            writer.write_eof()
+            reply = await reader.read()
+            writer.close()
+            return parse(reply)
+
+    assert run(scenario()).status == 200
+
+
+def test_peer_that_goes_on_sending_gets_its_answer_and_an_end(run):
+    async def scenario():
+        async with serving() as broker:
+            reader, writer = await asyncio.open_connection(HOST, broker.port)
+            writer.write(b"POST /metrics HTTP/1.1\r\nHost: broker\r\nContent-Length: 1000000\r\n\r\n")
+            writer.write(bytes(1_000_000))
+            reply = await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            return parse(reply)
+
+    assert run(scenario()).status == 405
+
+
+def test_head_has_the_headers_and_no_body(run):
+    async def scenario():
+        async with serving() as broker:
+            return await exchange(broker.port, b"HEAD /healthz HTTP/1.1\r\nHost: broker\r\n\r\n")
+
+    answer = run(scenario())
+    assert (answer.status, answer.body) == (200, b"")
+    assert int(answer.headers["content-length"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (GET % b"/", 404),
+        (GET % b"/metrics/x", 404),
+        (b"POST /metrics HTTP/1.1\r\nHost: broker\r\nContent-Length: 3\r\n\r\nabc", 405),
+        (b"\x00\x00\x00\x12 not http\r\n\r\n", 400),
+        (b"GET /metrics HTTP/1.1\r\n\r\n", 400),
+        (b"GET /metrics HTTP/1.1\r\nHost: broker\r\nX: " + b"x" * 9000, 431),
+    ],
+)
+def test_other_requests_are_refused(run, request_bytes, status):
+    async def scenario():
+        async with serving() as broker:
+            refused = await exchange(broker.port, request_bytes)
+            return refused, await exchange(broker.port, GET % b"/healthz")
+
+    refused, after = run(scenario())
+    assert refused.status == status
+    assert refused.body
+    assert after.status == 200
+
+
+def test_peer_that_leaves_within_a_request_leaves_nothing_behind(run):
+    async def scenario():
+        async with serving() as broker:
+            _, writer = await asyncio.open_connection(HOST, broker.port)
+            writer.write(b"GET /met")
+            writer.transport.abort()
+            return await exchange(broker.port, GET % b"/healthz")
+
+    assert run(scenario()).status == 200
+
+
+def test_peer_that_sends_no_request_is_cut_off_at_the_deadline(run, monkeypatch):
+    monkeypatch.setattr(http, "_EXCHANGE_SECONDS_MAX", 0.01)
+
+    async def scenario():
+        async with serving() as broker:
+            reader, writer = await asyncio.open_connection(HOST, broker.port)
+            writer.write(b"GET /met")
+            assert await rest_of(reader) == b""
+            writer.close()
+
+    run(scenario())
+
+
+def test_connections_over_the_limit_are_closed_at_once(run, monkeypatch):
+    monkeypatch.setattr(http, "_CONNECTIONS_MAX", 1)
+
+    async def scenario():
+        async with serving() as broker:
+            first_reader, first_writer = await asyncio.open_connection(HOST, broker.port)
+            second_reader, second_writer = await asyncio.open_connection(HOST, broker.port)
+            assert await rest_of(second_reader) == b""
+            second_writer.close()
+            first_writer.write(GET % b"/healthz")
+            assert parse(await first_reader.read()).status == 200
+            first_writer.close()
+
+    run(scenario())
+
+
+def test_closing_the_port_ends_open_connections_and_frees_the_address(run):
+    async def scenario():
+        async with serving() as broker:
+            reader, writer = await asyncio.open_connection(HOST, broker.port)
+            writer.write(b"GET /met")
+            assert (await exchange(broker.port, GET % b"/healthz")).status == 200  # so the first one was accepted too
+        assert await rest_of(reader) == b""
+        writer.close()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(HOST, broker.port)
+
+    run(scenario())
+
+
+def test_taken_address_is_said_as_such(run):
+    async def scenario():
+        async with serving() as broker:
+            other = http_port(
+                SocketNetwork(), ListenAddress(HOST, broker.port), broker.metrics, lambda: broker.health, None
+            )
+            with pytest.raises(ListenFailed, match=str(broker.port)):
+                await other.__aenter__()
+
+    run(scenario())
+
+
+def test_metrics_that_cannot_be_rendered_are_an_error_of_ours(run):
+    reported = []
+
+    async def scenario():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+        async with serving() as broker:
+            broker.metrics.gauge("broken", "Not a number.", lambda: "x")
+            return await exchange(broker.port, GET % b"/metrics")
+
+    assert run(scenario()).status == 500
+    assert [type(error) for error in reported] == [ValueError]

@@ -1,0 +1,39 @@
+"""Who may do what: the one place that decides. Everybody may do everything until access control lists exist."""
+
+from enum import Enum
+from typing import Protocol
+
+from barnabas.broker.request import Request
+
+
+class Operation(Enum):
+    """What is done to a resource, by Kafka's names."""
+
+    READ = "Read"
+    WRITE = "Write"
+    CREATE = "Create"
+    DELETE = "Delete"
+    ALTER = "Alter"
+    DESCRIBE = "Describe"
+    CLUSTER_ACTION = "ClusterAction"
+    DESCRIBE_CONFIGS = "DescribeConfigs"
+    ALTER_CONFIGS = "AlterConfigs"
+    IDEMPOTENT_WRITE = "IdempotentWrite"
+
+
+class Resource(Enum):
+    TOPIC = "Topic"
+    GROUP = "Group"
+    CLUSTER = "Cluster"
+    TRANSACTIONAL_ID = "TransactionalId"
+
+
+class Authorizer(Protocol):
+    def allows(self, request: Request, operation: Operation, resource: Resource, name: str) -> bool: ...
+
+
+class AllowAll:
+    """What Kafka does when no authorizer is configured."""
+
+    def allows(self, request: Request, operation: Operation, resource: Resource, name: str) -> bool:
+        return True

@@ -1,0 +1,114 @@
+"""From a frame to its handler, and from the handler's answer back to the connection.
+
+Produce and Fetch are called directly: they answer in the same tick, or keep the request and answer later. Everything
+else is a coroutine that returns the answer's values, by kio's field names; it runs in a task of its own, and requests
+that are answered meanwhile wait in their connection for their turn.
+
+Kafka's answer to what it does not serve is a closed connection; so is ours to a request that cannot be decoded.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.metrics import Histogram
+from barnabas.broker.request import Request
+from barnabas.net.connection import Connection
+from barnabas.net.replies import ReplySlot
+from barnabas.wire.api_versions import unsupported_version_body
+from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.framing import RequestHeader, parse_request_header
+from barnabas.wire.messages import write_response
+
+logger = logging.getLogger(__name__)
+
+Values: TypeAlias = Mapping[str, object]
+DirectHandler: TypeAlias = Callable[[Request], None]
+Handler: TypeAlias = Callable[[Request], Awaitable[Values]]
+Fault: TypeAlias = Callable[[Request], bool]
+"""What a test wants done to a request instead of handling it; says whether it took the request."""
+
+
+class Dispatcher:
+    """One for each broker; `connect` makes what stands above a connection."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        direct: Mapping[int, DirectHandler],
+        handlers: Mapping[int, Handler],
+        seconds_of: Mapping[int, Histogram],
+    ) -> None:
+        assert set(direct) | set(handlers) == set(APIS), "every API that is advertised has a handler"
+        self.loop = loop
+        self.direct = direct
+        self.handlers = handlers
+        self._seconds_of = seconds_of
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.fault: Fault | None = None
+
+    def connect(self, connection: Connection) -> "ClientConnection":
+        return ClientConnection(self, connection)
+
+    def observe(self, request: Request, began: float) -> None:
+        self._seconds_of[request.api_key].observe(self.loop.time() - began)
+
+    def start(self, handler: Handler, request: Request) -> None:
+        task = self.loop.create_task(self._run(handler, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, handler: Handler, request: Request) -> None:
+        try:
+            values = await handler(request)
+            request.respond(write_response(request.api_key, request.version, values))
+        except BarnabasError as error:
+            request.refuse(error)
+
+    async def stop(self) -> None:
+        """Ends what is still being worked on."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class ClientConnection:
+    """What a connection hands its requests to."""
+
+    __slots__ = ("_connection", "_dispatcher")
+
+    def __init__(self, dispatcher: Dispatcher, connection: Connection) -> None:
+        self._dispatcher = dispatcher
+        self._connection = connection
+
+    def on_request(self, slot: ReplySlot, frame: memoryview) -> None:
+        dispatcher = self._dispatcher
+        began = dispatcher.loop.time()
+        header = parse_request_header(frame)
+        request = Request(
+            header,
+            frame[header.body_position :],
+            slot,
+            self._connection.listener_name,
+            self._connection.peer_host,
+            lambda answered: dispatcher.observe(answered, began),
+        )
+        if dispatcher.fault is not None and dispatcher.fault(request):
+            return
+        handle = dispatcher.direct.get(header.api_key)
+        if handle is not None:
+            handle(request)
+        elif _is_unknown_version(header):
+            request.respond(unsupported_version_body())
+        else:
+            dispatcher.start(dispatcher.handlers[header.api_key], request)
+
+    def on_closed(self) -> None:
+        """Requests that are still worked on answer into a closed slot, which drops the answer."""
+
+
+def _is_unknown_version(header: RequestHeader) -> bool:
+    return header.api_key == ApiKey.API_VERSIONS and not APIS[ApiKey.API_VERSIONS].serves(header.api_version)

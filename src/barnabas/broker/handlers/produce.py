@@ -1,0 +1,153 @@
+"""Produce, versions 3 to 13: batches into the logs, one write for all of a tick.
+
+acks=0 has no answer, so a failure closes the connection, as in Kafka; acks=1 and acks=all are answered when the record
+is in the log, flushed if the topic asks for it, and, for all, on every in-sync replica. Each partition of a request
+succeeds or fails alone.
+
+A transactional id is refused: with an error at which clients stop at once.
+"""
+
+from typing import Final
+
+from barnabas.base.errors import BarnabasError, DiskFailed, InvalidRecords
+from barnabas.broker.handlers.errors import refusal_of
+from barnabas.broker.request import Request
+from barnabas.records.batch import HEADER_BYTES, MAGIC, Codec, read_header
+from barnabas.replication.partition import Partition
+from barnabas.replication.replicas import Replicas
+from barnabas.replication.tick import AppendTick
+from barnabas.storage.log import Appended
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch
+from barnabas.wire.produce_request import ProducePartition, ProduceTopic, decode_produce_request
+from barnabas.wire.produce_response import (
+    ProducePartitionReply,
+    ProduceResponse,
+    ProduceTopicReply,
+    RecordError,
+    encode_produce_response,
+)
+
+NO_ACKS: Final = 0
+ALL_ACKS: Final = -1
+_ACKS: Final = (ALL_ACKS, NO_ACKS, 1)
+_ZSTD_FROM: Final = 7
+_ADMIN_CLIENT: Final = "__admin_client"
+"""The client id with which Kafka's own coordinators write to internal topics."""
+
+
+class ProduceHandler:
+    def __init__(self, replicas: Replicas, tick: AppendTick) -> None:
+        self._replicas = replicas
+        self._tick = tick
+
+    def __call__(self, request: Request) -> None:
+        produce = decode_produce_request(request.version, request.body)
+        pending = _PendingProduce(request, produce.acks)
+        for topic in produce.topics:
+            reply: list[ProducePartitionReply] = []
+            pending.topics.append(ProduceTopicReply(topic.name, topic.topic_id, reply))
+            for partition in topic.partitions:
+                try:
+                    if produce.transactional_id is not None:
+                        raise KafkaError(
+                            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet"
+                        )
+                    if produce.acks not in _ACKS:
+                        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={produce.acks}")
+                    self._append(request, topic, partition, pending, reply)
+                except BarnabasError as error:
+                    pending.refused(reply, partition.index, error, self._leader(topic, partition, error))
+        pending.settle()
+
+    def _append(
+        self,
+        request: Request,
+        topic: ProduceTopic,
+        wanted: ProducePartition,
+        pending: "_PendingProduce",
+        reply: list[ProducePartitionReply],
+    ) -> None:
+        partition = self._replicas.find(topic.name, topic.topic_id, wanted.index)
+        if self._replicas.is_internal(partition.name.topic) and request.client_id != _ADMIN_CLIENT:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is internal")
+        records = wanted.records
+        if records is None or len(records) < HEADER_BYTES:
+            raise InvalidRecords("a produce request has exactly one record batch for each partition")
+        if records[16] != MAGIC:
+            raise InvalidRecords(f"record batches have magic {MAGIC}, not {records[16]}")
+        if request.version < _ZSTD_FROM and read_header(records).codec_number == Codec.ZSTD:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs version {_ZSTD_FROM}")
+        if pending.acks == ALL_ACKS:
+            partition.check_in_sync()
+        appended = partition.append(records)
+        pending.wait()
+
+        def when_appended(error: DiskFailed | None) -> None:
+            if error is None:
+                pending.appended(reply, partition, appended)
+            else:
+                pending.refused(reply, wanted.index, error, NO_LEADER)
+            pending.settle()
+
+        self._tick.add(partition, appended.last_offset, when_appended)
+
+    def _leader(self, topic: ProduceTopic, wanted: ProducePartition, error: BarnabasError) -> LeaderAndEpoch:
+        if isinstance(error, KafkaError) and error.code in (
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.FENCED_LEADER_EPOCH,
+        ):
+            return self._replicas.leader_of(topic.name, topic.topic_id, wanted.index)
+        return NO_LEADER
+
+
+class _PendingProduce:
+    """A request whose partitions are answered one by one; the last one sends the answer."""
+
+    __slots__ = ("_failure", "_request", "_waiting", "acks", "topics")
+
+    def __init__(self, request: Request, acks: int) -> None:
+        self._request = request
+        self._waiting = 1
+        """Partitions that are on their way to the disk, and one for the request that is still being read."""
+        self._failure: BarnabasError | None = None
+        self.acks = acks
+        self.topics: list[ProduceTopicReply] = []
+
+    def wait(self) -> None:
+        self._waiting += 1
+
+    def appended(self, reply: list[ProducePartitionReply], partition: Partition, appended: Appended) -> None:
+        reply.append(
+            ProducePartitionReply(
+                partition.name.partition,
+                ErrorCode.NONE,
+                appended.base_offset,
+                appended.append_time_ms,
+                partition.log.log_start_offset,
+            )
+        )
+
+    def refused(
+        self, reply: list[ProducePartitionReply], index: int, error: BarnabasError, leader: LeaderAndEpoch
+    ) -> None:
+        self._failure = error
+        code, message = refusal_of(error)
+        errors = [RecordError(place, message) for place in error.indexes] if isinstance(error, InvalidRecords) else ()
+        reply.append(
+            ProducePartitionReply(index, code, record_errors=errors, error_message=message, current_leader=leader)
+        )
+
+    def settle(self) -> None:
+        """One of those that were waited for is done."""
+        self._waiting -= 1
+        if self._waiting:
+            return
+        request = self._request
+        if self.acks != NO_ACKS:
+            response = ProduceResponse(self.topics, throttle_time_ms=request.throttle_ms)
+            request.respond(encode_produce_response(request.version, response))
+        elif self._failure is not None:
+            request.refuse(self._failure)
+        else:
+            request.respond_nothing()

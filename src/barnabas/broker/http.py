@@ -1,0 +1,289 @@
+"""The optional HTTP port, for machines that watch a broker.
+
+| path | answer |
+|---|---|
+| `/metrics` | every metric in Prometheus's text format (0.0.4), and those of the process |
+| `/healthz` | 200 when the broker is ready, else 503; the body says why, as JSON |
+
+Health is what the broker as a whole can do: a directory that failed is named, but with the others it goes on serving,
+and restarting it would heal nothing.
+
+A connection carries one request and is closed:
+
+    waiting ──request──▶ answering ──answer written──▶ ending ──peer closes──▶ closed
+       └──────────── deadline, peer gone, port closed ──────────────────────────▲
+
+`h11` reads and writes HTTP, `prometheus_client` the metrics' text. The numbers are copied on the event loop, where they
+live; the text is made of the copy in a worker thread. The port is bounded in connections, bytes of a request and time
+for an exchange, so that whoever misuses it spoils the port and not the broker. It has neither TLS nor a login: it shows
+names of topics and sizes, and belongs on an address that only the operators reach.
+
+To be imported only when there is a port: the two libraries take longer to import than a small broker to start.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import Enum
+from http import HTTPStatus
+from itertools import accumulate
+from typing import Final, cast
+
+import h11
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from barnabas.base.metrics import CounterFamily, GaugeFamily, HistogramFamily, HistogramSample, MetricFamily, Metrics
+from barnabas.net.stream import ListenAddress, Listening, Network
+
+_CONNECTIONS_MAX: Final = 32
+_REQUEST_BYTES_MAX: Final = 8 << 10
+_RECEIVE_BYTES: Final = 4 << 10
+_EXCHANGE_SECONDS_MAX: Final = 10.0
+
+
+class BrokerState(Enum):
+    STARTING = "starting"
+    READY = "ready"
+    STOPPING = "stopping"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    state: BrokerState
+    offline_directories: tuple[str, ...] = ()
+
+    @property
+    def is_healthy(self) -> bool:
+        return self.state is BrokerState.READY
+
+
+@asynccontextmanager
+async def http_port(
+    network: Network,
+    address: ListenAddress,
+    metrics: Metrics,
+    read_health: Callable[[], Health],
+    executor: Executor,
+) -> AsyncIterator[Listening]:
+    """Serves while it is open, so it is opened first and closed last: `/healthz` then tells of starting and stopping.
+
+    ListenFailed when the address cannot be had. Leaving it ends every exchange and returns when none is left.
+    """
+    port = _Port(asyncio.get_running_loop(), metrics, read_health, executor)
+    listening = await network.listen(address, port)
+    try:
+        yield listening
+    finally:
+        await listening.close()
+        await port.close()
+
+
+def metrics_text(families: Sequence[MetricFamily]) -> bytes:
+    """A snapshot in Prometheus's text format, followed by what the operating system knows about the process."""
+    registry = CollectorRegistry()
+    registry.register(_SnapshotCollector(families))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+class _SnapshotCollector(Collector):
+    def __init__(self, families: Sequence[MetricFamily]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return map(_prometheus_family, self._families)
+
+
+def _prometheus_family(family: MetricFamily) -> Metric:
+    name, text, labels = family.description.name, family.description.text, family.description.label_names
+    match family:
+        case HistogramFamily():
+            histograms = HistogramMetricFamily(name, text, labels=labels)
+            for histogram in family.samples:
+                histograms.add_metric(histogram.label_values, list(_buckets(histogram)), histogram.sum)
+            return histograms
+        case CounterFamily():
+            counters = CounterMetricFamily(name, text, labels=labels)
+            for sample in family.samples:
+                counters.add_metric(sample.label_values, sample.value)
+            return counters
+        case GaugeFamily():
+            gauges = GaugeMetricFamily(name, text, labels=labels)
+            for sample in family.samples:
+                gauges.add_metric(sample.label_values, sample.value)
+            return gauges
+
+
+def _buckets(histogram: HistogramSample) -> Iterator[tuple[str, float]]:
+    """Upper bound and how many values were not above it."""
+    bounds = (*histogram.bounds, float("inf"))
+    return zip(map(floatToGoString, bounds), accumulate(histogram.counts), strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: HTTPStatus
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def _health_answer(health: Health) -> _Answer:
+    fields = {"state": health.state.value, "offline_directories": health.offline_directories}
+    status = HTTPStatus.OK if health.is_healthy else HTTPStatus.SERVICE_UNAVAILABLE
+    return _Answer(status, json.dumps(fields).encode() + b"\n", "application/json")
+
+
+def _refusal(status: HTTPStatus, text: str, *headers: tuple[str, str]) -> _Answer:
+    return _Answer(status, text.encode() + b"\n", headers=headers)
+
+
+class _Port:
+    """What all exchanges share, and the set of those that are open. Owned by the event loop."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        metrics: Metrics,
+        read_health: Callable[[], Health],
+        executor: Executor,
+    ) -> None:
+        self.loop = loop
+        self.metrics = metrics
+        self.read_health = read_health
+        self._executor = executor
+        self._exchanges: dict[asyncio.BufferedProtocol, None] = {}
+        self._all_ended: asyncio.Future[None] | None = None
+
+    def admit(self, peer: tuple[str, int]) -> asyncio.BufferedProtocol | None:
+        if len(self._exchanges) >= _CONNECTIONS_MAX:
+            return None
+        exchange = _Exchange(self)
+        self._exchanges[exchange] = None
+        return exchange
+
+    def abandon(self, protocol: asyncio.BufferedProtocol) -> None:
+        # A connection that is given up while it is made may be reported twice: by its listener and by its transport.
+        self._exchanges.pop(protocol, None)
+        if self._all_ended is not None and not self._exchanges and not self._all_ended.done():
+            self._all_ended.set_result(None)
+
+    def render(self) -> asyncio.Future[bytes]:
+        return self.loop.run_in_executor(self._executor, metrics_text, self.metrics.snapshot())
+
+    async def close(self) -> None:
+        if not self._exchanges:
+            return
+        self._all_ended = self.loop.create_future()
+        for exchange in list(self._exchanges):
+            cast(_Exchange, exchange).abort()
+        await self._all_ended
+
+
+class _State(Enum):
+    WAITING = "waiting"
+    ANSWERING = "answering"
+    ENDING = "ending"
+
+
+class _Exchange(asyncio.BufferedProtocol):
+    """One request and its answer."""
+
+    def __init__(self, port: _Port) -> None:
+        self._port = port
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_REQUEST_BYTES_MAX)
+        self._buffer = bytearray(_RECEIVE_BYTES)
+        self._state = _State.WAITING
+        self._peer_has_ended = False
+        self._has_body = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._deadline = self._port.loop.call_later(_EXCHANGE_SECONDS_MAX, self._transport.abort)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._deadline.cancel()
+        self._port.abandon(self)
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def get_buffer(self, size_hint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, count: int) -> None:
+        if self._state is _State.WAITING:  # what comes after the request (a body, another one) is not looked at
+            self._receive(bytes(self._buffer[:count]))
+
+    def eof_received(self) -> bool:
+        self._peer_has_ended = True
+        if self._state is _State.WAITING:
+            self._receive(b"")
+        return self._state is _State.ANSWERING  # true keeps the way back open for who only stopped sending
+
+    def _receive(self, data: bytes) -> None:
+        try:
+            self._http.receive_data(data)
+            event = self._http.next_event()
+        except h11.RemoteProtocolError as error:
+            status = HTTPStatus(error.error_status_hint)
+            self._send(_refusal(status, status.phrase))
+            return
+        if isinstance(event, h11.Request):
+            self._state = _State.ANSWERING
+            self._answer(event)
+
+    def _answer(self, request: h11.Request) -> None:
+        self._has_body = request.method != b"HEAD"
+        if request.method not in (b"GET", b"HEAD"):
+            self._send(
+                _refusal(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are answered", ("Allow", "GET, HEAD"))
+            )
+            return
+        match request.target.partition(b"?")[0]:
+            case b"/metrics":
+                self._port.render().add_done_callback(self._send_metrics)
+            case b"/healthz":
+                self._send(_health_answer(self._port.read_health()))
+            case _:
+                self._send(_refusal(HTTPStatus.NOT_FOUND, "there are /metrics and /healthz"))
+
+    def _send_metrics(self, rendered: asyncio.Future[bytes]) -> None:
+        if rendered.cancelled():  # the executor is being shut down
+            self.abort()
+            return
+        error = rendered.exception()
+        if error is None:
+            self._send(_Answer(HTTPStatus.OK, rendered.result(), CONTENT_TYPE_PLAIN_0_0_4))
+        else:  # our bug: the client hears that there was one, the event loop's handler which
+            self._send(_refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "the metrics could not be shown"))
+            raise error
+
+    def _send(self, answer: _Answer) -> None:
+        if self._transport.is_closing():
+            return
+        headers = [
+            ("Content-Type", answer.content_type),
+            ("Content-Length", str(len(answer.body))),
+            ("Connection", "close"),
+            *answer.headers,
+        ]
+        events: list[h11.Event] = [
+            h11.Response(status_code=answer.status, reason=answer.status.phrase, headers=headers)
+        ]
+        if self._has_body:
+            events.append(h11.Data(data=answer.body))
+        events.append(h11.EndOfMessage())
+        self._transport.write(b"".join(self._http.send(event) or b"" for event in events))
+        self._state = _State.ENDING
+        if self._peer_has_ended:
+            self._transport.close()
+        else:
+            # Closing with bytes unread would reset the connection, and the answer might be lost on its way.
+            self._transport.write_eof()

@@ -1,0 +1,70 @@
+"""One request on its way through the broker: what was asked, by whom, and where the answer goes.
+
+A handler gets nothing else from the network. Who may do what is decided in one place (`authorizer`), from the principal
+here; every answer has room for a throttle time.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from barnabas.base.errors import BarnabasError
+from barnabas.net.replies import Piece, ReplySlot
+from barnabas.wire.framing import RequestHeader, response_start
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+class Request:
+    """Answered exactly once: by `respond`, `respond_in_pieces`, `respond_nothing` or `refuse`."""
+
+    __slots__ = (
+        "_on_answered",
+        "_slot",
+        "api_key",
+        "body",
+        "client_id",
+        "correlation_id",
+        "listener",
+        "peer_host",
+        "principal",
+        "throttle_ms",
+        "version",
+    )
+
+    def __init__(
+        self,
+        header: RequestHeader,
+        body: memoryview,
+        slot: ReplySlot,
+        listener: str,
+        peer_host: str,
+        on_answered: "Callable[[Request], None]",
+    ) -> None:
+        self.api_key, self.version, self.correlation_id, self.client_id, _ = header
+        self.body = body
+        self.listener = listener
+        self.peer_host = peer_host
+        self.principal = ANONYMOUS
+        self.throttle_ms = 0
+        self._slot = slot
+        self._on_answered = on_answered
+
+    def respond(self, body: bytes) -> None:
+        self._slot.complete(response_start(self.api_key, self.version, self.correlation_id, len(body)) + body)
+        self._on_answered(self)
+
+    def respond_in_pieces(self, pieces: Sequence[Piece], body_bytes: int) -> None:
+        """For answers with file ranges between the bytes, `body_bytes` in all."""
+        start = response_start(self.api_key, self.version, self.correlation_id, body_bytes)
+        self._slot.complete([start, *pieces])
+        self._on_answered(self)
+
+    def respond_nothing(self) -> None:
+        """The protocol has no answer for this request (acks=0)."""
+        self._slot.complete(None)
+        self._on_answered(self)
+
+    def refuse(self, error: BarnabasError) -> None:
+        """There is no answer but a closed connection."""
+        self._slot.fail(error)
+        self._on_answered(self)

@@ -1,0 +1,230 @@
+"""The rows for the settings of a broker that are not its logs' (`barnabas.storage.setting_tables` has those).
+
+Names, types, defaults and ranges are Apache Kafka 4.3's. What Kafka can change while it runs and Barnabas cannot
+(listeners, threads) is said to need a restart. `UNSUPPORTED` names the rest of Kafka's settings by how they begin, with
+the feature that they belong to: they are known, said when they are given, and have no effect.
+
+To add a setting: a row here, a field in `barnabas.broker.settings` if something reads it, and the page written anew by
+`barnabas.cli.settings_page`.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.base.settings import (
+    Between,
+    Dynamic,
+    ListOf,
+    Setting,
+    SettingTable,
+    SettingType,
+    SettingValue,
+    Unit,
+    Validator,
+)
+from barnabas.storage.setting_tables import LOG_SETTINGS
+
+BOOLEAN, INT, SHORT, LONG = SettingType.BOOLEAN, SettingType.INT, SettingType.SHORT, SettingType.LONG
+STRING, LIST = SettingType.STRING, SettingType.LIST
+
+IDENTITY: Final = "Identity"
+LISTENERS: Final = "Listeners"
+CONNECTIONS: Final = "Connections and requests"
+TOPICS: Final = "Topics"
+THREADS: Final = "Threads"
+GROUPS: Final = "Consumer groups"
+SECURITY: Final = "Access control"
+
+_INT_MAX: Final = 2**31 - 1
+_MIB: Final = 1 << 20
+_MINUTE_MS: Final = 60_000
+_AT_LEAST_0: Final = Between(0)
+_AT_LEAST_1: Final = Between(1)
+_ADDRESSES: Final = ListOf(
+    re.compile(r"[A-Za-z0-9_.-]+://.*:\d+"), "a comma-separated list of NAME://HOST:PORT", may_be_empty=False
+)
+_PROTOCOL_MAP: Final = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class PairsWithNumber:
+    """`NAME:NUMBER` pairs between commas, such as a limit for each address."""
+
+    _PAIR = re.compile(r"\s*\S+:[0-9]{1,9}\s*")
+
+    def allows(self, value: SettingValue) -> bool:
+        assert isinstance(value, str), "pairs are written in a text"
+        return not value or all(self._PAIR.fullmatch(pair) for pair in value.split(","))
+
+    def describe(self, unit: Unit) -> str:
+        return "a comma-separated list of ADDRESS:NUMBER (may be empty)"
+
+
+def _broker(
+    group: str,
+    name: str,
+    value_type: SettingType,
+    default: SettingValue,
+    validator: Validator | None,
+    doc: str,
+    dynamic: Dynamic = Dynamic.NO,
+    unsupported: str = "",
+) -> Setting:
+    return Setting(name, value_type, default, doc, group, validator, dynamic, unsupported=unsupported)
+
+
+# fmt: off
+BROKER_SETTINGS: Final = SettingTable("broker", (
+    _broker(IDENTITY, "node.id", INT, None, _AT_LEAST_0,
+            "The broker's number in its cluster. Not set, `broker.id` is used; without that, too, the broker takes the "
+            "number that its data directory has, or a new one above 1000."),
+    _broker(IDENTITY, "broker.id", INT, -1, None,
+            "The old name of `node.id`; -1 leaves it unset."),
+    _broker(IDENTITY, "broker.rack", STRING, None, None,
+            "Where the broker stands. Clients are told; a cluster spreads replicas over racks."),
+    _broker(IDENTITY, "process.roles", LIST, (), ListOf(re.compile("broker|controller"), "any of broker, controller"),
+            "Accepted for Kafka's configuration files: a Barnabas node is always both."),
+    _broker(LISTENERS, "listeners", LIST, ("PLAINTEXT://:9092",), _ADDRESSES,
+            "The addresses to listen on, each with the name of its listener. No host means every interface, port 0 a "
+            "free one."),
+    _broker(LISTENERS, "advertised.listeners", LIST, None, _ADDRESSES,
+            "The addresses that clients are told, for those listeners where it is another one than they are bound to."),
+    _broker(LISTENERS, "listener.security.protocol.map", STRING, _PROTOCOL_MAP, None,
+            "NAME:PROTOCOL pairs. A listener whose name is not a protocol's own needs an entry here; only `PLAINTEXT` "
+            "can be served."),
+    _broker(LISTENERS, "inter.broker.listener.name", STRING, None, None,
+            "The listener by which the brokers of a cluster reach each other."),
+    _broker(LISTENERS, "controller.listener.names", LIST, (), None,
+            "Listeners of a Kafka controller. Their addresses in `listeners` are left out: Barnabas needs none."),
+    _broker(CONNECTIONS, "socket.request.max.bytes", INT, 100 * _MIB, _AT_LEAST_1,
+            "A larger request is refused by closing its connection, before memory is taken for it."),
+    _broker(CONNECTIONS, "queued.max.request.bytes", LONG, -1, None,
+            "Memory for requests that are being read or worked on, of all connections together; beyond it they wait "
+            "in their sockets. Zero or less sets no limit."),
+    _broker(CONNECTIONS, "max.connections", INT, _INT_MAX, _AT_LEAST_0,
+            "Connections at the same time; who comes later is closed at once.", Dynamic.YES),
+    _broker(CONNECTIONS, "max.connections.per.ip", INT, _INT_MAX, _AT_LEAST_0,
+            "Connections at the same time from one address.", Dynamic.YES),
+    _broker(CONNECTIONS, "max.connections.per.ip.overrides", STRING, "", PairsWithNumber(),
+            "Other limits for single addresses: `10.0.0.1:200,10.0.0.2:5`.", Dynamic.YES),
+    _broker(CONNECTIONS, "connections.max.idle.ms", LONG, 10 * _MINUTE_MS, None,
+            "A connection on which nothing happens for this long is closed; a negative number keeps it open."),
+    _broker(CONNECTIONS, "socket.send.buffer.bytes", INT, 102_400, Between(1, also=(-1,)),
+            "The size of a connection's send buffer in the kernel; -1 leaves it to the operating system."),
+    _broker(CONNECTIONS, "socket.receive.buffer.bytes", INT, 102_400, Between(1, also=(-1,)),
+            "The size of a connection's receive buffer in the kernel; -1 leaves it to the operating system."),
+    _broker(CONNECTIONS, "socket.listen.backlog.size", INT, 50, _AT_LEAST_1,
+            "Connections that the kernel keeps waiting while the broker is busy."),
+    _broker(CONNECTIONS, "fetch.max.bytes", INT, 55 * _MIB, Between(1024),
+            "The most that one fetch is answered with, whatever the client asks for; its first batch comes whole."),
+    _broker(CONNECTIONS, "max.incremental.fetch.session.cache.slots", INT, 1000, _AT_LEAST_0,
+            "Consumers whose partitions the broker remembers between their fetches."),
+    _broker(CONNECTIONS, "max.request.partition.size.limit", INT, 2000, _AT_LEAST_1,
+            "Partitions in one answer to DescribeTopicPartitions; the client asks for the rest."),
+    _broker(TOPICS, "auto.create.topics.enable", BOOLEAN, True, None,
+            "Whether a topic is made when a client asks for one that does not exist. A mistyped name then makes one, "
+            "too: switch it off where topics are made on purpose."),
+    _broker(TOPICS, "delete.topic.enable", BOOLEAN, True, None,
+            "Whether clients may delete topics."),
+    _broker(TOPICS, "num.partitions", INT, 1, _AT_LEAST_1,
+            "Partitions of a topic that is made without saying how many."),
+    _broker(TOPICS, "default.replication.factor", INT, 1, _AT_LEAST_1,
+            "Replicas of a topic that is made without saying how many."),
+    _broker(THREADS, "background.threads", INT, 10, _AT_LEAST_1,
+            "Threads for work that may block: files that are made, flushed and removed, reads of cold data."),
+    _broker(THREADS, "num.io.threads", INT, 8, _AT_LEAST_1,
+            "Accepted for Kafka's configuration files: one event loop serves all requests."),
+    _broker(THREADS, "num.network.threads", INT, 3, _AT_LEAST_1,
+            "Accepted for Kafka's configuration files: one event loop serves all connections."),
+    _broker(GROUPS, "offsets.topic.num.partitions", INT, 50, _AT_LEAST_1,
+            "Partitions of the topic that holds the consumers' offsets."),
+    _broker(GROUPS, "offsets.topic.replication.factor", SHORT, 3, _AT_LEAST_1,
+            "Replicas of the topic that holds the consumers' offsets."),
+    _broker(GROUPS, "offsets.topic.segment.bytes", INT, 100 * _MIB, _AT_LEAST_1,
+            "Segment size of the topic that holds the consumers' offsets."),
+    _broker(GROUPS, "offsets.topic.compression.codec", INT, 0, None,
+            "Codec of the records in the topic that holds the consumers' offsets."),
+    _broker(GROUPS, "offsets.retention.minutes", INT, 10_080, _AT_LEAST_1,
+            "How long the offsets of a group without members are kept."),
+    _broker(GROUPS, "offsets.retention.check.interval.ms", LONG, 10 * _MINUTE_MS, _AT_LEAST_1,
+            "How often offsets that have expired are looked for."),
+    _broker(GROUPS, "offsets.commit.timeout.ms", INT, 5000, _AT_LEAST_1,
+            "How long a commit of offsets waits for all replicas."),
+    _broker(GROUPS, "offsets.load.buffer.size", INT, 5 * _MIB, _AT_LEAST_1,
+            "Memory for reading offsets when a coordinator starts."),
+    _broker(GROUPS, "offset.metadata.max.bytes", INT, 4096, None,
+            "The largest note that a consumer may leave with an offset."),
+    _broker(SECURITY, "authorizer.class.name", STRING, "", None,
+            "Access control lists. Everybody may do everything.", unsupported="access control"),
+))
+# fmt: on
+
+SERVER_SETTINGS: Final = SettingTable("broker", (*BROKER_SETTINGS, *LOG_SETTINGS))
+"""All that a configuration file may set."""
+
+_KRAFT: Final = "a KRaft controller"
+_BETWEEN_BROKERS: Final = "replication between brokers"
+_QUOTAS: Final = "quotas"
+_TRANSACTIONS: Final = "transactions"
+_TLS_AND_SASL: Final = "TLS and SASL"
+_JMX: Final = "JMX metrics"
+_POLICIES: Final = "plug-in policies"
+
+UNSUPPORTED: Final = {
+    "add.partitions.to.txn.": _TRANSACTIONS,
+    "alter.config.policy.": _POLICIES,
+    "alter.log.dirs.": _QUOTAS,
+    "auto.include.jmx.": _JMX,
+    "auto.leader.rebalance.enable": _BETWEEN_BROKERS,
+    "broker.heartbeat.": _KRAFT,
+    "broker.session.": _KRAFT,
+    "client.quota.": _QUOTAS,
+    "config.providers": "configuration providers",
+    "connection.failed.authentication.": _TLS_AND_SASL,
+    "connections.max.reauth.": _TLS_AND_SASL,
+    "controlled.shutdown.": _BETWEEN_BROKERS,
+    "controller.": _KRAFT,
+    "create.topic.policy.": _POLICIES,
+    "delegation.token.": _TLS_AND_SASL,
+    "delete.records.purgatory.": "purgatories",
+    "early.start.listeners": _KRAFT,
+    "fetch.purgatory.": "purgatories",
+    "follower.": _BETWEEN_BROKERS,
+    "group.": "group coordinator",
+    "initial.broker.registration.": _KRAFT,
+    "kafka.metrics.": _JMX,
+    "leader.": _BETWEEN_BROKERS,
+    "max.connection.creation.rate": _QUOTAS,
+    "metadata.": _KRAFT,
+    "metric.reporters": _JMX,
+    "metrics.": _JMX,
+    "num.replica.": _BETWEEN_BROKERS,
+    "password.encoder.": _TLS_AND_SASL,
+    "principal.builder.": _TLS_AND_SASL,
+    "producer.purgatory.": "purgatories",
+    "queued.max.requests": "request queue: its memory is bounded by queued.max.request.bytes",
+    "quota.": _QUOTAS,
+    "remote.": "tiered storage",
+    "replica.": _BETWEEN_BROKERS,
+    "replication.quota.": _QUOTAS,
+    "request.timeout.ms": _BETWEEN_BROKERS,
+    "sasl.": _TLS_AND_SASL,
+    "security.": _TLS_AND_SASL,
+    "share.": "share groups",
+    "socket.connection.setup.": _BETWEEN_BROKERS,
+    "ssl.": _TLS_AND_SASL,
+    "telemetry.": "client telemetry",
+    "transaction.": _TRANSACTIONS,
+}
+"""How Kafka's other settings begin, or one whole name, and what Barnabas does not have."""
+
+
+def missing_feature(name: str) -> str | None:
+    """What a setting of Kafka's is about that Barnabas does not have; None when it is no setting of Kafka's."""
+    for beginning, feature in UNSUPPORTED.items():
+        if name == beginning or (beginning.endswith(".") and name.startswith(beginning)):
+            return feature
+    if name.startswith("listener.name."):
+        return _TLS_AND_SASL
+    return None

@@ -1,0 +1,264 @@
+"""What a broker is configured with: the texts that it was started with, and what was changed since.
+
+Three layers, the later over the earlier: the file and command line (static), `/config/brokers/<default>` for all
+brokers, `/config/brokers/N` for this one. The last two are in the cluster's image, so that a change reaches the broker
+by its watches. `BrokerSettings` puts the layers together; `BrokerConfig` has the values, typed. Pure: no I/O.
+"""
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple, cast
+
+from barnabas.base.errors import InvalidSetting
+from barnabas.base.settings import SettingValue
+from barnabas.broker.setting_table import BROKER_SETTINGS, SERVER_SETTINGS, missing_feature
+from barnabas.metadata.image import ClusterImage
+from barnabas.net.connection import ConnectionOptions
+from barnabas.net.server import ListenerSpec, ServerOptions
+from barnabas.storage.setting_tables import LOG_SETTINGS, TOPIC_SETTINGS
+from barnabas.storage.settings import LogConfig, LogManagerConfig, field_name
+
+logger = logging.getLogger(__name__)
+
+PLAINTEXT: Final = "PLAINTEXT"
+
+_ADDRESS: Final = re.compile(r"(?P<name>[^:/]+)://(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:/]*)):(?P<port>\d{1,5})")
+_PORT_MAX: Final = 65_535
+_NO_TEXTS: Final[Mapping[str, str]] = {}
+
+
+class Recognised(NamedTuple):
+    """A configuration file's settings: those to use, and lines about the others."""
+
+    texts: dict[str, str]
+    notes: list[str]
+
+
+def recognise(texts: Mapping[str, str]) -> Recognised:
+    """Parts the settings that exist here from those that are Kafka's alone, or nobody's. Values are not looked at."""
+    known: dict[str, str] = {}
+    notes = []
+    for name, text in texts.items():
+        if name in SERVER_SETTINGS:
+            known[name] = text
+        elif (feature := missing_feature(name)) is not None:
+            notes.append(f"{name} has no effect: Barnabas has no {feature}")
+        else:
+            notes.append(f"{name} is not a setting and has no effect{_hint(name)}")
+    return Recognised(known, notes)
+
+
+def _hint(name: str) -> str:
+    if name in TOPIC_SETTINGS and TOPIC_SETTINGS[name].synonyms:
+        return f"; topics have it, and the default for all of them is {TOPIC_SETTINGS[name].synonyms[0].name}"
+    try:
+        SERVER_SETTINGS[name]
+    except InvalidSetting as error:
+        _, separator, hint = str(error).partition(";")
+        return separator + hint
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """The broker's own settings. Fields are named like their settings, with underscores for dots."""
+
+    node_id: int | None
+    broker_rack: str | None
+    listeners: tuple[ListenerSpec, ...]
+    socket_request_max_bytes: int
+    queued_max_request_bytes: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_connections_per_ip_overrides: Mapping[str, int]
+    connections_max_idle_ms: int
+    socket_send_buffer_bytes: int
+    socket_receive_buffer_bytes: int
+    socket_listen_backlog_size: int
+    fetch_max_bytes: int
+    max_incremental_fetch_session_cache_slots: int
+    max_request_partition_size_limit: int
+    auto_create_topics_enable: bool
+    delete_topic_enable: bool
+    num_partitions: int
+    default_replication_factor: int
+    background_threads: int
+
+    @classmethod
+    def from_settings(cls, texts: Mapping[str, str]) -> "BrokerConfig":
+        """From the texts of a broker's settings, its logs' among them; InvalidSetting for a wrong one."""
+        own = {name: text for name, text in texts.items() if name in BROKER_SETTINGS}
+        values: dict[str, Any] = {**BROKER_SETTINGS.defaults(), **BROKER_SETTINGS.parse(own)}
+        changes = {field_name(name): value for name, value in values.items()}
+        plain = {field.name: changes[field.name] for field in fields(cls)}
+        plain["node_id"] = _node_id(values["node.id"], values["broker.id"])
+        plain["listeners"] = _listener_specs(values)
+        plain["max_connections_per_ip_overrides"] = _limits(values["max.connections.per.ip.overrides"])
+        return cls(**plain)
+
+    def server_options(self) -> ServerOptions:
+        return ServerOptions(
+            connection=ConnectionOptions(request_bytes_max=self.socket_request_max_bytes),
+            queued_request_bytes_max=self.queued_max_request_bytes if self.queued_max_request_bytes > 0 else None,
+            idle_seconds=self.connections_max_idle_ms / 1000 if self.connections_max_idle_ms >= 0 else None,
+            connections_max=self.max_connections,
+            connections_per_host_max=self.max_connections_per_ip,
+            connections_per_host_overrides=self.max_connections_per_ip_overrides,
+            backlog=self.socket_listen_backlog_size,
+            send_buffer_bytes=self.socket_send_buffer_bytes if self.socket_send_buffer_bytes > 0 else None,
+            receive_buffer_bytes=self.socket_receive_buffer_bytes if self.socket_receive_buffer_bytes > 0 else None,
+        )
+
+
+class BrokerSettings:
+    """The static texts of a broker, checked, and what they become under an image's changes."""
+
+    def __init__(self, texts: Mapping[str, str] = _NO_TEXTS) -> None:
+        """InvalidSetting for an unknown name or a wrong value."""
+        for name in texts:
+            SERVER_SETTINGS[name]
+        self.texts = dict(texts)
+        self.config = BrokerConfig.from_settings(self.texts)
+        self.log_manager_config = LogManagerConfig.from_settings(_log_texts(self.texts))
+        self._topic_defaults = LogConfig.broker_defaults(_log_texts(self.texts))
+        self._defaults_of: tuple[Mapping[int | None, Mapping[str, str]], LogConfig] = ({}, self._topic_defaults)
+
+    def current(self, image: ClusterImage, broker_id: int) -> dict[str, str]:
+        """The texts that hold now; what the image has and cannot be used is left out."""
+        texts = dict(self.texts)
+        for owner in (None, broker_id):
+            texts |= _usable(image.configs_of_broker(owner))
+        return texts
+
+    def current_config(self, image: ClusterImage, broker_id: int) -> BrokerConfig:
+        return BrokerConfig.from_settings(self.current(image, broker_id))
+
+    def log_config(self, image: ClusterImage, broker_id: int, topic: str) -> LogConfig:
+        """The settings of a topic's logs on this broker."""
+        configs, defaults = self._defaults_of
+        if configs is not image.broker_configs:
+            defaults = self._defaults(image, broker_id)
+            self._defaults_of = (image.broker_configs, defaults)
+        try:
+            return defaults.with_topic_settings(image.configs_of_topic(topic))
+        except InvalidSetting as error:
+            logger.error("topic %s has settings that cannot be used, and gets the defaults: %s", topic, error)
+            return defaults
+
+    def _defaults(self, image: ClusterImage, broker_id: int) -> LogConfig:
+        try:
+            return LogConfig.broker_defaults(_log_texts(self.current(image, broker_id)))
+        except InvalidSetting as error:
+            logger.error("the changed settings of the broker cannot be used together: %s", error)
+            return self._topic_defaults
+
+
+def check_together(texts: Mapping[str, str]) -> None:
+    """Refuses settings that are each allowed and do not go together."""
+    BrokerConfig.from_settings(texts)
+    LogManagerConfig.from_settings(_log_texts(texts))
+    LogConfig.broker_defaults(_log_texts(texts))
+
+
+def _log_texts(texts: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in texts.items() if name in LOG_SETTINGS}
+
+
+def _usable(texts: Mapping[str, str]) -> dict[str, str]:
+    """A change that somebody wrote past our checks, or that a newer broker understands, must not stop this one."""
+    usable = {}
+    for name, text in texts.items():
+        try:
+            SERVER_SETTINGS[name].parse(text)
+        except InvalidSetting as error:
+            logger.error("a changed setting of the broker cannot be used: %s", error)
+        else:
+            usable[name] = text
+    return usable
+
+
+def _node_id(node_id: int | None, broker_id: int) -> int | None:
+    if node_id is not None and broker_id >= 0 and node_id != broker_id:
+        raise InvalidSetting(f"node.id={node_id} and broker.id={broker_id} differ; give one of them")
+    return node_id if node_id is not None else (broker_id if broker_id >= 0 else None)
+
+
+def _limits(text: str) -> dict[str, int]:
+    pairs = [pair.strip().rpartition(":") for pair in text.split(",") if pair.strip()]
+    return {address.strip(): int(number) for address, _, number in pairs}
+
+
+# -- listeners -----------------------------------------------------------------------------------------------------
+
+
+class _Address(NamedTuple):
+    host: str
+    port: int
+
+
+def _listener_specs(values: Mapping[str, SettingValue]) -> tuple[ListenerSpec, ...]:
+    controllers = {name.upper() for name in cast(tuple[str, ...], values["controller.listener.names"])}
+    bound = _addresses("listeners", cast(tuple[str, ...], values["listeners"]))
+    advertised = _addresses(
+        "advertised.listeners", cast("tuple[str, ...] | None", values["advertised.listeners"]) or ()
+    )
+    served = {name: address for name, address in bound.items() if name not in controllers}
+    if not served:
+        raise InvalidSetting("listeners has no listener for clients")
+    for name in advertised:
+        if name not in served:
+            raise InvalidSetting(f"advertised.listeners names {name}, which listeners does not have")
+        if advertised[name].host in ("", "0.0.0.0", "::"):
+            raise InvalidSetting(f"advertised.listeners needs a host for {name} that clients can reach")
+    _check_protocols(served, str(values["listener.security.protocol.map"]))
+    _check_ports(served)
+    return tuple(
+        [
+            ListenerSpec(
+                name,
+                address.host,
+                address.port,
+                advertised[name].host if name in advertised else None,
+                advertised[name].port if name in advertised else None,
+            )
+            for name, address in served.items()
+        ]
+    )
+
+
+def _addresses(setting: str, texts: Iterable[str]) -> dict[str, _Address]:
+    addresses: dict[str, _Address] = {}
+    for text in texts:
+        match = _ADDRESS.fullmatch(text)
+        if match is None or int(match["port"]) > _PORT_MAX:
+            raise InvalidSetting(f"{setting}={text} is not allowed; it must be NAME://HOST:PORT")
+        name = match["name"].upper()
+        if name in addresses:
+            raise InvalidSetting(f"{setting} has two addresses for the listener {name}")
+        addresses[name] = _Address(match["host"] if match["v6"] is None else match["v6"], int(match["port"]))
+    return addresses
+
+
+def _check_protocols(served: Iterable[str], protocol_map: str) -> None:
+    protocols = {}
+    for pair in protocol_map.split(","):
+        name, separator, protocol = pair.strip().partition(":")
+        if pair.strip() and not (separator and protocol.strip()):
+            raise InvalidSetting(f"listener.security.protocol.map={protocol_map} must be pairs NAME:PROTOCOL")
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    for name in served:
+        protocol = protocols.get(name, "")
+        if not protocol:
+            raise InvalidSetting(f"listener {name} needs a protocol: add {name}:PLAINTEXT to the protocol map")
+        if protocol != PLAINTEXT:
+            raise InvalidSetting(f"listener {name} would need {protocol}; Barnabas serves {PLAINTEXT} only")
+
+
+def _check_ports(served: Mapping[str, _Address]) -> None:
+    names: dict[_Address, str] = {}
+    for name, address in served.items():
+        if address.port and address in names:
+            raise InvalidSetting(f"listeners {names[address]} and {name} have the same address")
+        names[address] = name

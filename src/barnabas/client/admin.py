@@ -1,0 +1,246 @@
+"""What an operator asks of a cluster: topics, partitions, records to delete, the brokers and their disks.
+
+Each call goes to whoever must carry it out (the controller, a leader, a certain broker), retried as `Cluster.retry`
+decides. Settings are in `configs`, offsets in `offsets`.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import UUID
+
+from barnabas.base.ids import Offset, TopicPartition
+from barnabas.base.uuid import ZERO_UUID
+from barnabas.client.cluster import Cluster
+from barnabas.client.errors import UnknownTopic, raise_for
+from barnabas.client.metadata import TopicMetadata
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.messages import Message
+from barnabas.wire.values import Values
+
+_Result = TypeVar("_Result")
+
+BROKER_DEFAULT = -1
+"""As many partitions or replicas as the brokers' settings say."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    name: str
+    topic_id: UUID
+    partitions: int
+    """-1 where the broker is too old to tell; so is the replication factor."""
+    replication_factor: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDescription:
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    cluster_id: str
+    controller_id: int
+    brokers: tuple[BrokerDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    node_id: int
+    path: str
+    problem: ErrorCode
+    total_bytes: int
+    usable_bytes: int
+    """Both -1 where the broker does not tell."""
+    partition_bytes: Mapping[TopicPartition, int]
+
+
+class Admin:
+    """Stands on a `Cluster`, which its owner closes."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def topics(self) -> list[TopicMetadata]:
+        """All topics, by name."""
+        view = await self._cluster.retry("the topics could not be listed", lambda: self._cluster.refresh(None))
+        return [view.topics[name] for name in sorted(view.topics)]
+
+    async def topic(self, name: str) -> TopicMetadata:
+        """What is true now, not what is remembered."""
+
+        async def attempt() -> TopicMetadata:
+            return (await self._cluster.refresh([name])).topic(name)
+
+        return await self._cluster.retry(f"topic '{name}' could not be described", attempt)
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = BROKER_DEFAULT,
+        replication_factor: int = BROKER_DEFAULT,
+        assignments: Mapping[int, Sequence[int]] | None = None,
+        configs: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> CreatedTopic:
+        """Returns when the topic can be used. `assignments` names the brokers of each partition, instead of counts."""
+        topic = {
+            "name": name,
+            "num_partitions": BROKER_DEFAULT if assignments else partitions,
+            "replication_factor": BROKER_DEFAULT if assignments else replication_factor,
+            "assignments": [
+                {"partition_index": index, "broker_ids": list(brokers)}
+                for index, brokers in (assignments or {}).items()
+            ],
+            "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
+        }
+        created = await self._ask_controller(
+            f"topic '{name}' could not be created",
+            ApiKey.CREATE_TOPICS,
+            {"topics": [topic], "timeout_ms": self._timeout_ms, "validate_only": validate_only},
+            _created,
+        )
+        if not validate_only:
+            await self._until_usable(name, created.partitions)
+        return created
+
+    async def delete_topic(self, name: str) -> None:
+        def read(reply: Message) -> None:
+            (answer,) = reply.responses
+            raise_for(answer.error_code.value, f"topic '{name}'", getattr(answer, "error_message", None))
+
+        await self._ask_controller(
+            f"topic '{name}' could not be deleted",
+            ApiKey.DELETE_TOPICS,
+            {"topics": [{"name": name}], "topic_names": [name], "timeout_ms": self._timeout_ms},
+            read,
+        )
+
+    async def create_partitions(self, name: str, total: int) -> None:
+        """Raises the number of a topic's partitions to `total`."""
+
+        def read(reply: Message) -> None:
+            (answer,) = reply.results
+            raise_for(answer.error_code.value, f"topic '{name}'", answer.error_message)
+
+        await self._ask_controller(
+            f"topic '{name}' got no more partitions",
+            ApiKey.CREATE_PARTITIONS,
+            {"topics": [{"name": name, "count": total, "assignments": None}], "timeout_ms": self._timeout_ms},
+            read,
+        )
+        await self._until_usable(name, total)
+
+    async def delete_records(self, before: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset]:
+        """Deletes what lies before an offset of each partition (-1: everything); returns where they begin now."""
+        deleted: dict[TopicPartition, Offset] = {}
+
+        async def attempt() -> None:
+            missing = [partition for partition in before if partition not in deleted]
+            for leader_id, partitions in (await self._cluster.by_leader(missing)).items():
+                topics = [
+                    {"name": topic, "partitions": [{"partition_index": index, "offset": offset}]}
+                    for (topic, index), offset in ((partition, before[partition]) for partition in partitions)
+                ]
+                values = {"topics": topics, "timeout_ms": self._timeout_ms}
+                reply = await self._cluster.call(leader_id, ApiKey.DELETE_RECORDS, values)
+                for topic in reply.topics:
+                    for answer in topic.partitions:
+                        partition = TopicPartition(topic.name, answer.partition_index)
+                        raise_for(answer.error_code.value, f"deleting records of {partition}")
+                        deleted[partition] = answer.low_watermark
+
+        topics = {partition.topic for partition in before}
+        await self._cluster.retry("the records could not be deleted", attempt, topics)
+        return deleted
+
+    async def describe_cluster(self) -> ClusterDescription:
+        async def attempt() -> ClusterDescription:
+            connection = await self._cluster.any_connection()
+            reply = await connection.call(ApiKey.DESCRIBE_CLUSTER, {})
+            raise_for(reply.error_code.value, "the cluster", reply.error_message)
+            brokers = [BrokerDescription(one.broker_id, one.host, one.port, one.rack) for one in reply.brokers]
+            brokers.sort(key=lambda broker: broker.node_id)
+            return ClusterDescription(reply.cluster_id, reply.controller_id, tuple(brokers))
+
+        return await self._cluster.retry("the cluster could not be described", attempt)
+
+    async def log_directories(self) -> list[LogDirectory]:
+        """Of every broker, in the order of the brokers' ids."""
+
+        async def attempt() -> list[LogDirectory]:
+            node_ids = sorted(self._cluster.view.brokers)
+            replies = await asyncio.gather(
+                *(self._cluster.call(node_id, ApiKey.DESCRIBE_LOG_DIRS, {"topics": None}) for node_id in node_ids)
+            )
+            return [
+                _log_directory(node_id, result)
+                for node_id, reply in zip(node_ids, replies, strict=True)
+                for result in reply.results
+            ]
+
+        return await self._cluster.retry("the log directories could not be described", attempt)
+
+    @property
+    def _timeout_ms(self) -> int:
+        return int(self._cluster.options.connection.request_timeout_seconds * 1000)
+
+    async def _ask_controller(
+        self, what: str, api_key: int, values: Values, read: Callable[[Message], _Result]
+    ) -> _Result:
+        async def attempt() -> _Result:
+            view = self._cluster.view
+            node_id = view.controller_id if view.controller_id in view.brokers else next(iter(view.brokers), -1)
+            wait_seconds = self._timeout_ms / 1000
+            return read(await self._cluster.call(node_id, api_key, values, wait_seconds=wait_seconds))
+
+        return await self._cluster.retry(what, attempt)
+
+    async def _until_usable(self, name: str, partitions: int) -> None:
+        """Waits until the brokers tell of the partitions and their leaders, which they may learn after the creator."""
+
+        async def attempt() -> None:
+            try:
+                topic = (await self._cluster.refresh([name])).topic(name)
+            except UnknownTopic as error:
+                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, str(error)) from None
+            for index in range(max(partitions, 1)):
+                if index >= len(topic.partitions):
+                    raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{name}-{index} is not known yet")
+                self._cluster.view.leader(TopicPartition(name, index))
+
+        await self._cluster.retry(f"topic '{name}' has no leaders", attempt)
+
+
+def _created(reply: Message) -> CreatedTopic:
+    (answer,) = reply.topics
+    raise_for(answer.error_code.value, f"topic '{answer.name}'", answer.error_message)
+    return CreatedTopic(
+        answer.name,
+        getattr(answer, "topic_id", None) or ZERO_UUID,
+        getattr(answer, "num_partitions", -1),
+        getattr(answer, "replication_factor", -1),
+    )
+
+
+def _log_directory(node_id: int, result: Message) -> LogDirectory:
+    return LogDirectory(
+        node_id,
+        result.log_dir,
+        ErrorCode.of(result.error_code.value),
+        getattr(result, "total_bytes", -1),
+        getattr(result, "usable_bytes", -1),
+        {
+            TopicPartition(topic.name, partition.partition_index): partition.partition_size
+            for topic in result.topics
+            for partition in topic.partitions
+            if not partition.is_future_key
+        },
+    )

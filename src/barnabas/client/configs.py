@@ -1,0 +1,125 @@
+"""Settings of topics and brokers, read and changed while they run: DescribeConfigs and IncrementalAlterConfigs.
+
+A broker's own settings are known to that broker alone, so they are asked for there; everything else goes to any broker.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from barnabas.client.cluster import Cluster
+from barnabas.client.connection import BrokerConnection
+from barnabas.client.errors import raise_for
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.messages import Message
+
+_SET: Final = 0
+_UNSET: Final = 1
+
+
+class ResourceType(IntEnum):
+    TOPIC = 2
+    BROKER = 4
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, by Kafka's numbers."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ConfigSource":
+        return cls.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    kind: ResourceType
+    name: str
+    """A topic, or a broker's id; empty for what all brokers share."""
+
+    def __str__(self) -> str:
+        return f"{self.kind.name.lower()} '{self.name}'" if self.name else "all brokers"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    name: str
+    value: str | None
+    """None for a password, which a broker does not tell."""
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+
+    @property
+    def is_set(self) -> bool:
+        """Whether somebody chose it, rather than Kafka's default."""
+        return self.source is not ConfigSource.DEFAULT
+
+
+async def describe_configs(
+    cluster: Cluster, resource: Resource, names: Collection[str] | None = None
+) -> list[ConfigEntry]:
+    """The settings by name; all of them when no names are given."""
+    asked = None if names is None else sorted(names)
+    values = {
+        "resources": [
+            {"resource_type": int(resource.kind), "resource_name": resource.name, "configuration_keys": asked}
+        ]
+    }
+
+    async def attempt() -> list[ConfigEntry]:
+        connection = await _connection_for(cluster, resource)
+        (result,) = (await connection.call(ApiKey.DESCRIBE_CONFIGS, values)).results
+        raise_for(result.error_code.value, str(resource), result.error_message)
+        return sorted((_entry(config) for config in result.configs), key=lambda entry: entry.name)
+
+    return await cluster.retry(f"the settings of {resource} could not be read", attempt)
+
+
+async def alter_configs(
+    cluster: Cluster,
+    resource: Resource,
+    *,
+    set_values: Mapping[str, str] | None = None,
+    unset_names: Collection[str] = (),
+    validate_only: bool = False,
+) -> None:
+    """Changes what is named and nothing else; a name that is unset has its default again."""
+    changes = [
+        *({"name": name, "config_operation": _SET, "value": value} for name, value in (set_values or {}).items()),
+        *({"name": name, "config_operation": _UNSET, "value": None} for name in sorted(unset_names)),
+    ]
+    values = {
+        "resources": [
+            {"resource_type": int(resource.kind), "resource_name": resource.name, "configs": changes},
+        ],
+        "validate_only": validate_only,
+    }
+
+    async def attempt() -> None:
+        connection = await _connection_for(cluster, resource)
+        (result,) = (await connection.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, values)).responses
+        raise_for(result.error_code.value, str(resource), result.error_message)
+
+    await cluster.retry(f"the settings of {resource} could not be changed", attempt)
+
+
+async def _connection_for(cluster: Cluster, resource: Resource) -> BrokerConnection:
+    if resource.kind is ResourceType.BROKER and resource.name:
+        return await cluster.connection(int(resource.name))
+    return await cluster.any_connection()
+
+
+def _entry(config: Message) -> ConfigEntry:
+    source = ConfigSource(config.config_source)
+    return ConfigEntry(config.name, config.value, source, config.read_only, config.is_sensitive)

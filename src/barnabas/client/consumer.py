@@ -1,0 +1,256 @@
+"""Reads partitions from given offsets on. Groups, and offsets that are committed for them, are not here yet.
+
+```python
+async with Consumer(cluster) as consumer:
+    consumer.assign({TopicPartition("orders", 0): 0})
+    async for record in consumer.records():
+        print(record.offset, record.value)
+```
+
+`poll` brings runs of batches, for whoever wants columns or bytes; `records` iterates them as objects, for ever. One
+request is under way to each leader of an assigned partition; the next one is sent when the answer is handed out, so that
+the broker works while the caller does. That bounds the memory to two answers of `bytes_max` a leader.
+
+Leaders that move, lost connections and retriable errors are followed and tried again; only after
+`retry_timeout_seconds` without any answer `poll` raises. A consumer belongs to one task.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from barnabas.base.ids import Offset, TopicPartition
+from barnabas.client.cluster import Cluster
+from barnabas.client.errors import UnknownTopic
+from barnabas.client.fetched import ConsumedRecord, FetchedRun, make_run
+from barnabas.client.offsets import Isolation, list_offsets
+from barnabas.net.errors import NetworkFailed
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from barnabas.wire.fetch_request import TOPIC_ID_FROM, FetchPartition, FetchRequest, FetchTopic
+from barnabas.wire.fetch_response import FetchPartitionReply, FetchResponse
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOptions:
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    wait_ms_max: int = 500
+    """How long a broker may wait for `bytes_min`."""
+    bytes_min: int = 1
+    bytes_max: int = 32 << 20
+    partition_bytes_max: int = 1 << 20
+    out_of_range: int | None = None
+    """Where to go on when the offset is not in the log any more: `offsets.EARLIEST`, `LATEST`, or None for an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A fetch of one leader: what was asked for and what came."""
+
+    asked: Mapping[TopicPartition, Offset]
+    replies: Mapping[TopicPartition, FetchPartitionReply]
+    response: FetchResponse
+
+
+class Consumer:
+    """Stands on a `Cluster`, which its owner closes after it."""
+
+    def __init__(self, cluster: Cluster, options: ConsumerOptions | None = None) -> None:
+        self._cluster = cluster
+        self._options = options or ConsumerOptions()
+        self._positions: dict[TopicPartition, Offset] = {}
+        self._fetching: dict[int, asyncio.Task[_Answer]] = {}
+        self._failing_since: float | None = None
+        self._tries = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        tasks = list(self._fetching.values())
+        self._fetching.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._cluster.close_lane(self)
+
+    def assign(self, positions: Mapping[TopicPartition, Offset]) -> None:
+        """Reads these partitions, from these offsets, and no others."""
+        self._positions = dict(positions)
+
+    def seek(self, partition: TopicPartition, offset: Offset) -> None:
+        assert partition in self._positions, f"{partition} is not assigned"
+        self._positions[partition] = offset
+
+    def drop(self, partition: TopicPartition) -> None:
+        """Reads the partition no more."""
+        self._positions.pop(partition, None)
+
+    @property
+    def positions(self) -> Mapping[TopicPartition, Offset]:
+        """The next offset of each assigned partition."""
+        return self._positions
+
+    async def records(self) -> AsyncIterator[ConsumedRecord]:
+        """Every record of the assigned partitions, as they come; in order within a partition."""
+        while True:
+            for run in await self.poll():
+                for record in run.records():
+                    yield record
+
+    async def poll(self, timeout_seconds: float | None = None) -> list[FetchedRun]:
+        """Waits for records and returns all that came together; nothing when the time is over."""
+        runs: list[FetchedRun] = []
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                while self._positions and not runs:
+                    runs = await self._advance()
+        return runs
+
+    async def _advance(self) -> list[FetchedRun]:
+        try:
+            await self._start_fetches()
+            await asyncio.wait(self._fetching.values(), return_when=asyncio.FIRST_COMPLETED)
+            runs = await self._take_answers()
+            if runs:
+                await self._start_fetches()
+        except UnknownTopic:
+            raise
+        except (NetworkFailed, KafkaError, MalformedMessage) as error:
+            if isinstance(error, KafkaError) and not error.code.is_retriable:
+                raise
+            await self._back_off(error)
+            return []
+        self._failing_since = None
+        self._tries = 0
+        return runs
+
+    async def _back_off(self, error: Exception) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._failing_since is None:
+            self._failing_since = now
+        timeout_seconds = self._cluster.options.retry_timeout_seconds
+        if now - self._failing_since > timeout_seconds:
+            message = f"nothing could be fetched for {timeout_seconds:g} s; the last problem was: {error}"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from error
+        _LOG.debug("fetch failed", extra={"problem": str(error)})
+        await asyncio.sleep(self._cluster.backoff_seconds(self._tries))
+        self._tries += 1
+        with contextlib.suppress(NetworkFailed, KafkaError):  # the next fetch meets the same problem, and counts it
+            await self._cluster.refresh({partition.topic for partition in self._positions})
+
+    # --- requests -------------------------------------------------------------------------------------------
+
+    async def _start_fetches(self) -> None:
+        """Sees to it that a request is under way to each leader."""
+        led = await self._cluster.by_leader(self._positions)
+        for leader_id, partitions in led.items():
+            if leader_id not in self._fetching:
+                asked = {partition: self._positions[partition] for partition in partitions}
+                self._fetching[leader_id] = asyncio.create_task(self._fetch(leader_id, asked))
+
+    async def _fetch(self, leader_id: int, asked: Mapping[TopicPartition, Offset]) -> _Answer:
+        connection = await self._cluster.connection(leader_id, lane=self)
+        view = self._cluster.view
+        members: dict[str, list[FetchPartition]] = {}
+        for partition, offset in asked.items():
+            leader_epoch = view.partition(partition).leader_epoch
+            member = FetchPartition(
+                partition.partition, leader_epoch, offset, -1, -1, self._options.partition_bytes_max
+            )
+            members.setdefault(partition.topic, []).append(member)
+        topic_ids = {name: view.topic(name).topic_id for name in members}
+        request = FetchRequest(
+            self._options.wait_ms_max,
+            self._options.bytes_min,
+            self._options.bytes_max,
+            int(self._options.isolation),
+            topics=[FetchTopic(name, topic_ids[name], partitions) for name, partitions in members.items()],
+        )
+        has_ids = connection.version(ApiKey.FETCH) >= TOPIC_ID_FROM
+        response = await connection.fetch(request)
+        if response.error_code != ErrorCode.NONE:
+            raise KafkaError(ErrorCode.of(response.error_code), "the broker refused the fetch")
+        names = {topic_id: name for name, topic_id in topic_ids.items()}
+        replies = {
+            TopicPartition(names.get(topic.topic_id, "") if has_ids else topic.name, reply.index): reply
+            for topic in response.topics
+            for reply in topic.partitions
+        }
+        return _Answer(asked, replies, response)
+
+    # --- answers --------------------------------------------------------------------------------------------
+
+    async def _take_answers(self) -> list[FetchedRun]:
+        runs: list[FetchedRun] = []
+        problem: Exception | None = None
+        for leader_id, task in list(self._fetching.items()):
+            if task.done():
+                del self._fetching[leader_id]
+                try:
+                    answer = task.result()
+                except (NetworkFailed, KafkaError, MalformedMessage) as error:
+                    problem = error
+                    continue
+                for partition, reply in answer.replies.items():
+                    # An answer to what is not wanted any more: it was dropped, or sought elsewhere.
+                    if self._positions.get(partition, -1) != answer.asked.get(partition):
+                        continue
+                    try:
+                        run = await self._take_reply(partition, reply, answer)
+                    except KafkaError as error:
+                        problem = error
+                        continue
+                    if run is not None:
+                        runs.append(run)
+        if problem is not None and not runs:
+            raise problem
+        return runs
+
+    async def _take_reply(
+        self, partition: TopicPartition, reply: FetchPartitionReply, answer: _Answer
+    ) -> FetchedRun | None:
+        offset = answer.asked[partition]
+        code = ErrorCode.of(reply.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._leave_out_of_range(partition, offset)
+            return None
+        if code is not ErrorCode.NONE:
+            if self._cluster.learn_leader(partition, reply.current_leader, answer.response.node_endpoints):
+                return None
+            raise KafkaError(code, f"{partition} could not be fetched at offset {offset}")
+        records = reply.records if isinstance(reply.records, memoryview) else memoryview(b"")
+        run = make_run(
+            partition,
+            offset,
+            records,
+            reply.aborted_transactions or (),
+            reply.high_watermark,
+            reply.last_stable_offset,
+        )
+        if run is not None:
+            # The last in the order of asking, so that others get their turn when answers are full.
+            del self._positions[partition]
+            self._positions[partition] = run.next_offset
+        return run
+
+    async def _leave_out_of_range(self, partition: TopicPartition, offset: Offset) -> None:
+        if self._options.out_of_range is None:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} has no offset {offset}")
+        listed = (await list_offsets(self._cluster, {partition: self._options.out_of_range}))[partition]
+        self._positions[partition] = 0 if listed is None else listed.offset
+        _LOG.warning(
+            "offset is out of range",
+            extra={"partition": str(partition), "offset": offset, "new_offset": self._positions[partition]},
+        )

@@ -1,0 +1,185 @@
+"""Sends records: batched by partition, each exactly once and in order where the broker can tell (idempotence).
+
+```python
+async with Producer(cluster) as producer:
+    delivery = await producer.send("orders", b"two coffees", key=b"42")
+    print((await delivery).offset)
+```
+
+`send` returns as soon as the record is in a batch; awaiting what it returns waits for the broker. `flush` waits for
+everything. At most `buffer_bytes_max` of records wait; then `send` waits for room.
+
+How batches are sent, sent again and settled is `sender`'s.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Generator, Sequence
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from barnabas.base.ids import NO_TIMESTAMP, Offset, TimestampMs, TopicPartition
+from barnabas.client.accumulator import Accumulator, PendingBatch
+from barnabas.client.cluster import Cluster
+from barnabas.client.column_builder import record_bytes_max
+from barnabas.client.errors import UnknownTopic
+from barnabas.client.metadata import TopicMetadata
+from barnabas.client.partitioner import StickyChoice, partition_for_key
+from barnabas.client.sender import ACKS_ALL, ProducerOptions, Sender
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+__all__ = ["ACKS_ALL", "Delivered", "Delivery", "Producer", "ProducerOptions"]
+
+
+class Delivered(NamedTuple):
+    partition: TopicPartition
+    offset: Offset
+    """-1 when the broker did not tell: with acks=0, or when it had the batch already."""
+    timestamp_ms: TimestampMs
+
+
+class Delivery:
+    """Where a record will be: `await` it, to be told or to get the error."""
+
+    __slots__ = ("_batch", "_row")
+
+    def __init__(self, batch: PendingBatch, row: int) -> None:
+        self._batch = batch
+        self._row = row
+
+    def __await__(self) -> Generator[object, None, Delivered]:
+        outcome = yield from asyncio.shield(self._batch.outcome).__await__()
+        if outcome.error is not None:
+            raise outcome.error
+        offset = outcome.base_offset + self._row if outcome.base_offset >= 0 else -1
+        timestamp_ms = outcome.append_time_ms
+        if timestamp_ms == NO_TIMESTAMP:
+            timestamp_ms = self._batch.columns.timestamp(self._row)
+        return Delivered(self._batch.partition, offset, timestamp_ms)
+
+
+class Producer:
+    """Stands on a `Cluster`, which its owner closes after it."""
+
+    def __init__(self, cluster: Cluster, options: ProducerOptions | None = None) -> None:
+        self._cluster = cluster
+        self._options = options or ProducerOptions()
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._sticky = StickyChoice(cluster.source)
+        self._accumulator = Accumulator(self._options.batch_bytes_max, self._options.linger_seconds, loop.create_future)
+        self._sender = Sender(cluster, self._options, self._accumulator)
+        self._sending = loop.create_task(self._sender.run(), name="barnabas-producer")
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                await self.flush()
+        finally:
+            await self.close()
+
+    # --- what callers do ------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        partition: int | None = None,
+        timestamp_ms: TimestampMs | None = None,
+    ) -> Delivery:
+        """Puts a record into a batch, waiting for room where there is none."""
+        if self._is_closed or self._sending.done():
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the producer is closed")
+        metadata = self._cluster.view.topics.get(topic) or await self._find_topic(topic)
+        record_bytes = record_bytes_max(key, value, headers)
+        if self._accumulator.size_bytes + record_bytes > self._options.buffer_bytes_max:
+            await self._wait_for_room(record_bytes)
+        chosen = self._choose(metadata, key, partition)
+        if timestamp_ms is None:
+            timestamp_ms = self._cluster.clock.now_ms()
+        now = self._loop.time()
+        appended = self._accumulator.append(chosen, timestamp_ms, key, value, headers, record_bytes, now)
+        if appended.is_new_batch or appended.is_full:
+            self._sender.wake()
+        if appended.is_full:
+            if key is None and partition is None:
+                self._sticky.move_on(topic, self._available(metadata))
+            await self._cluster.topic(topic)  # which looks anew from time to time: partitions may have been added
+            await asyncio.sleep(0)  # a caller that never waits would keep the sender from its work
+        return Delivery(appended.batch, appended.row)
+
+    async def flush(self) -> None:
+        """Waits until every record so far is delivered or has failed; raises the first failure since the last flush."""
+        with self._sender.hurry():
+            outcomes = [batch.outcome for batch in self._accumulator.batches()]
+            if outcomes:
+                await asyncio.wait(outcomes)
+        failure, self._sender.failure = self._sender.failure, None
+        if failure is not None:
+            raise failure
+
+    async def close(self) -> None:
+        """Gives up what is not delivered: `flush` first to keep it."""
+        self._is_closed = True
+        self._sending.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._sending
+        await self._cluster.close_lane(self._sender)
+
+    async def _find_topic(self, topic: str) -> TopicMetadata:
+        async def attempt() -> TopicMetadata:
+            try:
+                metadata = await self._cluster.topic(topic, may_create=True)
+            except UnknownTopic as error:
+                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, error.message) from error
+            if not metadata.partitions:
+                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic '{topic}' has no partitions yet")
+            return metadata
+
+        timeout_seconds = self._options.topic_timeout_seconds
+        try:
+            what = f"topic '{topic}' could not be found"
+            return await self._cluster.retry(what, attempt, timeout_seconds=timeout_seconds)
+        except KafkaError as error:
+            if error.code is ErrorCode.REQUEST_TIMED_OUT and isinstance(error.__cause__, KafkaError):
+                raise UnknownTopic(error.__cause__.message) from error
+            raise
+
+    async def _wait_for_room(self, record_bytes: int) -> None:
+        timeout_seconds = self._options.delivery_timeout_seconds
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                with self._sender.hurry():
+                    # A record larger than the buffer waits until it is alone.
+                    while 0 < self._accumulator.size_bytes > self._options.buffer_bytes_max - record_bytes:
+                        self._sender.room.clear()
+                        await self._sender.room.wait()
+        except TimeoutError:
+            message = f"no room for another record within {timeout_seconds:g} s: the broker takes them too slowly"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from None
+
+    def _choose(self, metadata: TopicMetadata, key: bytes | None, partition: int | None) -> TopicPartition:
+        if partition is None:
+            if key is None:
+                partition = self._sticky.current(metadata.name)
+                if partition is None:
+                    partition = self._sticky.move_on(metadata.name, self._available(metadata))
+            else:
+                partition = partition_for_key(key, len(metadata.partitions))
+        chosen = TopicPartition(metadata.name, partition)
+        self._cluster.view.partition(chosen)
+        return chosen
+
+    def _available(self, metadata: TopicMetadata) -> list[int]:
+        """The partitions that have a leader, or all when none has."""
+        led = [one.index for one in metadata.partitions if one.leader_id in self._cluster.view.brokers]
+        return led or [one.index for one in metadata.partitions]

@@ -1,0 +1,138 @@
+"""A partition that this broker serves: its log, who leads it, and how far it is committed.
+
+Handlers talk to this, never to a log. Alone, the leader is the only in-sync replica, so everything written is committed
+when the write (and the flush, where the topic asks for one) is done; with followers the high watermark will wait for
+them, and nothing above this module changes.
+
+```
+append (staged)  ->  AppendTick writes all logs of the tick  ->  commit: high watermark up, waiting fetches woken
+```
+
+Owner: the broker's event loop.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+from uuid import UUID
+
+from barnabas.base.filesystem import Buffer
+from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
+from barnabas.storage.epochs import EpochEnd
+from barnabas.storage.log import Appended, Log
+from barnabas.storage.producer_state import Origin
+from barnabas.storage.segment import FileSlice
+from barnabas.storage.transaction_index import AbortedTransaction
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+
+class PartitionRead(NamedTuple):
+    """What a fetch of one partition found. Whoever asked releases the slice."""
+
+    slice: FileSlice | None
+    high_watermark: Offset
+    last_stable_offset: Offset
+    log_start_offset: Offset
+    aborted: list[AbortedTransaction] | None
+    """Only for readers of committed records."""
+
+
+class Partition:
+    """See the module's text."""
+
+    __slots__ = (
+        "is_closed",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "log",
+        "name",
+        "partition_epoch",
+        "replicas",
+        "topic_id",
+        "watchers",
+    )
+
+    def __init__(self, name: TopicPartition, topic_id: UUID, log: Log) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.log = log
+        self.is_closed = False
+        self.leader = -1
+        self.leader_epoch: LeaderEpoch = NO_EPOCH
+        self.partition_epoch = 0
+        self.isr: tuple[int, ...] = ()
+        self.replicas: tuple[int, ...] = ()
+        self.watchers: dict[Callable[[Partition], None], None] = {}
+        """Called when the high watermark moves; a dict, because it is a set with an order."""
+
+    def lead(self, leader: int, leader_epoch: LeaderEpoch, isr: tuple[int, ...], replicas: tuple[int, ...]) -> None:
+        """Takes the leadership that the cluster's metadata gives to this broker."""
+        self.leader = leader
+        self.isr = isr
+        self.replicas = replicas
+        if leader_epoch != self.leader_epoch:
+            self.leader_epoch = leader_epoch
+            self.log.epochs.assign(leader_epoch, self.log.end_offset)
+        self.commit(self.log.end_offset)
+
+    def check_leader_epoch(self, known_epoch: LeaderEpoch) -> None:
+        """Refuses a client that lives in another epoch; `NO_EPOCH` means that it does not say."""
+        if known_epoch == NO_EPOCH or known_epoch == self.leader_epoch:
+            return
+        if known_epoch < self.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"epoch {known_epoch}, but {self.leader_epoch} is current")
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {known_epoch} is not known here yet")
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def check_in_sync(self) -> None:
+        """Refuses acks=all while too few replicas are in sync."""
+        needed = self.log.config.min_insync_replicas
+        if len(self.isr) < needed:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(self.isr)} replicas are in sync, but min.insync.replicas is {needed}",
+            )
+
+    def append(self, records: Buffer, origin: Origin = Origin.CLIENT) -> Appended:
+        """Stages a batch; it is in the log when the tick has written it."""
+        return self.log.append(records, self.leader_epoch, origin)
+
+    def commit(self, end_offset: Offset) -> None:
+        """Everything below `end_offset` is on every in-sync replica: on the only one."""
+        if self.log.high_watermark < end_offset:
+            self.log.advance_high_watermark(end_offset)
+            for watcher in tuple(self.watchers):
+                watcher(self)
+
+    def close(self) -> None:
+        """The partition is not served here any more: whoever waits for its records looks again, and is told so."""
+        self.is_closed = True
+        for watcher in tuple(self.watchers):
+            watcher(self)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def read(self, offset: Offset, max_bytes: int, *, is_committed_only: bool, at_least_one: bool) -> PartitionRead:
+        log = self.log
+        stable = log.last_stable_offset
+        upper = stable if is_committed_only else log.high_watermark
+        if not log.log_start_offset <= offset <= log.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not within {log.log_start_offset} to {log.high_watermark}",
+            )
+        found = log.read(offset, max_bytes, upper, at_least_one=at_least_one).slice if offset < upper else None
+        aborted = None
+        if is_committed_only:
+            aborted = log.aborted_transactions(offset, upper) if found else []
+        return PartitionRead(found, log.high_watermark, stable, log.log_start_offset, aborted)
+
+    def end_of_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
+        """Where an epoch ends here, for whoever checks whether its history was cut."""
+        return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
+
+    def delete_records_before(self, offset: Offset) -> Offset:
+        """Moves the start of the log to `offset` (-1: to the high watermark); returns where it starts now."""
+        self.log.delete_records_before(self.log.high_watermark if offset == -1 else offset)
+        return self.log.log_start_offset

@@ -1,0 +1,178 @@
+"""The partitions that this broker serves, brought in line with the cluster's image.
+
+The image says which topics there are, who leads their partitions and how they are configured; it changes through the
+metadata store's watches, alone and in a cluster alike. `run` takes each new image in turn: logs of new partitions are
+made (in worker threads), those of deleted ones are taken out of service and removed, changed settings are swapped in.
+What handlers find here is always served; what is still on its way is not there yet.
+
+Owner: the broker's event loop.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from typing import TypeAlias
+from uuid import UUID
+
+from barnabas.base.errors import BarnabasError, DiskFailed
+from barnabas.base.ids import NO_EPOCH, TopicPartition
+from barnabas.base.uuid import ZERO_UUID
+from barnabas.metadata.image import INTERNAL_TOPICS, ClusterImage, Topic
+from barnabas.replication.partition import Partition
+from barnabas.storage.manager import LogManager
+from barnabas.storage.settings import LogConfig
+from barnabas.storage.work import Work
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch
+
+logger = logging.getLogger(__name__)
+
+ConfigOfTopic: TypeAlias = Callable[[ClusterImage, str], LogConfig]
+
+
+class Replicas:
+    """See the module's text."""
+
+    def __init__(self, broker_id: int, logs: LogManager, config_of_topic: ConfigOfTopic, workers: Executor) -> None:
+        self._broker_id = broker_id
+        self._logs = logs
+        self._config_of_topic = config_of_topic
+        self._workers = workers
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._wanted: asyncio.Queue[ClusterImage] = asyncio.Queue()
+        self._applied = asyncio.Condition()
+        self.image = ClusterImage()
+        """The image that is served."""
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(tuple(self._partitions.values()))
+
+    # -- finding -------------------------------------------------------------------------------------------------
+
+    def find(self, name: str, topic_id: UUID, index: int) -> Partition:
+        """The partition that a client names or gives the id of; refused when it is not served here."""
+        if topic_id is not ZERO_UUID and topic_id != ZERO_UUID:
+            topic = self.image.topics_by_id.get(topic_id)
+            if topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
+            name = topic.name
+        partition = self._partitions.get((name, index))
+        if partition is None:
+            raise self._problem_with(name, index)
+        return partition
+
+    def _problem_with(self, name: str, index: int) -> KafkaError:
+        known = self.image.partition(name, index)
+        if known is None:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{index} does not exist")
+        if known.leader != self._broker_id:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {known.leader} leads {name}-{index}")
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}-{index} lies in a directory that is offline")
+
+    def get(self, name: str, index: int) -> Partition | None:
+        return self._partitions.get((name, index))
+
+    def leader_of(self, name: str, topic_id: UUID, index: int) -> LeaderAndEpoch:
+        """Who leads a partition as far as this broker knows, to tell a client that asked the wrong one."""
+        topic = self.image.topics_by_id.get(topic_id) or self.image.topics.get(name)
+        known = topic.partition(index) if topic else None
+        return NO_LEADER if known is None else LeaderAndEpoch(known.leader, known.leader_epoch)
+
+    def is_internal(self, topic: str) -> bool:
+        return topic in INTERNAL_TOPICS
+
+    # -- following the image -------------------------------------------------------------------------------------
+
+    def follow(self, image: ClusterImage) -> None:
+        """There is a newer image; it is served as soon as `run` has come to it."""
+        self._wanted.put_nowait(image)
+
+    async def run(self) -> None:
+        while True:
+            image = await self._wanted.get()
+            while not self._wanted.empty():
+                image = self._wanted.get_nowait()
+            await self.apply(image)
+
+    async def wait_for(self, predicate: Callable[[ClusterImage], bool]) -> None:
+        """Waits until an image is served that the predicate holds for."""
+        async with self._applied:
+            await self._applied.wait_for(lambda: predicate(self.image))
+
+    async def apply(self, image: ClusterImage) -> None:
+        changed = [topic for name, topic in image.topics.items() if self.image.topics.get(name) is not topic]
+        gone = [
+            topic
+            for name, topic in self.image.topics.items()
+            if name not in image.topics or image.topics[name].id != topic.id
+        ]
+        await self._perform([work for topic in gone for work in self._remove(topic)])
+        await self._perform([work for topic in changed for work in self._create(image, topic)])
+        for topic in changed:
+            self._lead(topic)
+        self._configure(image)
+        self.image = image
+        async with self._applied:
+            self._applied.notify_all()
+
+    async def _perform(self, works: list[Work]) -> None:
+        """Runs the blocking part of each in a worker, and finishes it here; a failure has its owner in the manager."""
+        loop = asyncio.get_running_loop()
+
+        async def perform(work: Work) -> None:
+            try:
+                await loop.run_in_executor(self._workers, work.run)
+            except DiskFailed as error:
+                work.failed(error)
+            else:
+                work.finish()
+
+        async with asyncio.TaskGroup() as group:
+            for work in works:
+                group.create_task(perform(work))
+
+    def _remove(self, topic: Topic) -> list[Work]:
+        works: list[Work] = []
+        for index in range(len(topic.partitions)):
+            partition = self._partitions.pop((topic.name, index), None)
+            if partition is not None:
+                partition.close()
+                works.append(self._logs.deletion(partition.name))
+        return works
+
+    def _create(self, image: ClusterImage, topic: Topic) -> list[Work]:
+        works: list[Work] = []
+        for one in topic.partitions:
+            name = TopicPartition(topic.name, one.index)
+            if self._broker_id in one.replicas and self._logs.get(name) is None:
+                try:
+                    works.append(self._logs.creation(name, topic.id, self._config_of_topic(image, topic.name)))
+                except BarnabasError as error:
+                    logger.error("%s: cannot be created: %s", name, error)
+        return works
+
+    def _lead(self, topic: Topic) -> None:
+        for one in topic.partitions:
+            name = TopicPartition(topic.name, one.index)
+            log = self._logs.get(name)
+            if log is None:
+                self._partitions.pop(name, None)
+            elif one.leader == self._broker_id and one.leader_epoch != NO_EPOCH:
+                partition = self._partitions.get(name)
+                if partition is None:
+                    partition = self._partitions[name] = Partition(name, topic.id, log)
+                partition.lead(one.leader, one.leader_epoch, one.isr, one.replicas)
+
+    def _configure(self, image: ClusterImage) -> None:
+        """Swaps in the settings of topics whose own, or the broker's, have changed."""
+        is_broker_changed = image.broker_configs != self.image.broker_configs
+        for partition in self._partitions.values():
+            topic = partition.name.topic
+            if is_broker_changed or image.configs_of_topic(topic) is not self.image.configs_of_topic(topic):
+                partition.log.config = self._config_of_topic(image, topic)
+
+    def drop_offline(self) -> None:
+        """A directory has failed: its partitions are not served any more."""
+        for name in [name for name, one in self._partitions.items() if self._logs.get(one.name) is not one.log]:
+            self._partitions.pop(name).close()

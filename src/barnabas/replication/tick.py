@@ -1,0 +1,111 @@
+"""One write for all that was appended in a tick of the event loop.
+
+Handlers stage appends and say what to do when they are in the log; at the end of the tick every log that took something
+is written once, and then everybody is told. Where a topic asks for it (`flush.messages`, `flush.ms`), one sync in a
+worker thread stands between, for all appends of the tick: group commit.
+
+A tick that fails for one partition fails for that one alone. Owner: the broker's event loop.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from barnabas.base.clock import Clock
+from barnabas.base.errors import DiskFailed
+from barnabas.base.ids import Offset
+from barnabas.replication.partition import Partition
+
+
+class DiskFailureHandler(Protocol):
+    def __call__(self, partition: Partition, error: DiskFailed) -> None: ...
+
+
+WhenAppended: TypeAlias = Callable[[DiskFailed | None], None]
+
+
+Waiting: TypeAlias = list[tuple[Offset, WhenAppended]]
+
+
+class AppendTick:
+    """Gathers the appends of a tick."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        on_failure: DiskFailureHandler,
+        after_write: Callable[[], None],
+    ) -> None:
+        """`after_write` is called when everybody has been told: the replies may go."""
+        self._loop = loop
+        self._clock = clock
+        self._on_failure = on_failure
+        self._after_write = after_write
+        self._staged: dict[Partition, Waiting] = {}
+        self._flushes: dict[Partition, asyncio.Task[None]] = {}
+        self._unflushed: dict[Partition, Waiting] = {}
+        """Appends that came while a flush was running: the next one is for all of them."""
+
+    def add(self, partition: Partition, last_offset: Offset, when_appended: WhenAppended) -> None:
+        """`when_appended` is called once the record at `last_offset` is in the log, or with the reason why not."""
+        if not self._staged:
+            self._loop.call_soon(self._write)
+        waiting = self._staged.get(partition)
+        if waiting is None:
+            self._staged[partition] = [(last_offset, when_appended)]
+        else:
+            waiting.append((last_offset, when_appended))
+
+    def _write(self) -> None:
+        staged, self._staged = self._staged, {}
+        for partition, waiting in staged.items():
+            try:
+                partition.log.write()
+            except DiskFailed as failure:
+                self._fail(partition, waiting, failure)
+                continue
+            if partition in self._flushes:
+                self._unflushed.setdefault(partition, []).extend(waiting)
+            elif partition.log.is_flush_due(self._clock.now_ms()):
+                self._flushes[partition] = self._loop.create_task(self._flush(partition, waiting))
+            else:
+                _finish(partition, waiting, partition.log.end_offset)
+        self._after_write()
+
+    async def _flush(self, partition: Partition, waiting: Waiting) -> None:
+        """Syncs as long as appends keep coming, each time for all that came meanwhile."""
+        try:
+            while waiting:
+                plan = partition.log.plan_flush()
+                try:
+                    await self._loop.run_in_executor(None, plan.run)
+                except DiskFailed as failure:
+                    partition.log.abandon_flush(plan)
+                    self._fail(partition, waiting + self._unflushed.pop(partition, []), failure)
+                    return
+                partition.log.finish_flush(plan)
+                _finish(partition, waiting, plan.end_offset)
+                self._after_write()
+                waiting = self._unflushed.pop(partition, [])
+        finally:
+            del self._flushes[partition]
+
+    def _fail(self, partition: Partition, waiting: Waiting, error: DiskFailed) -> None:
+        """Tells everybody; the owner of the directories decides what becomes of the log."""
+        for _, when_appended in waiting:
+            when_appended(error)
+        self._on_failure(partition, error)
+
+    async def drain(self) -> None:
+        """Waits until nothing is on its way to the disk any more."""
+        if self._staged:
+            self._write()
+        while self._flushes:
+            await asyncio.wait(list(self._flushes.values()))
+
+
+def _finish(partition: Partition, waiting: Waiting, durable_end: Offset) -> None:
+    partition.commit(durable_end)
+    for _, when_appended in waiting:
+        when_appended(None)

@@ -39,7 +39,7 @@ class Transaction(NamedTuple):
 def stored(batch: bytes | bytearray, base_offset: int, leader_epoch: int, append_time_ms: int | None) -> ModelBatch:
     """What the log makes of a batch that it accepts."""
     content = bytearray(batch)
-    assign(memoryview(content), base_offset, leader_epoch)
+    assign(read_header(content), memoryview(content), base_offset, leader_epoch)
     if append_time_ms is not None:
         rewrite(memoryview(content), read_header(content).attributes | LOG_APPEND_TIME, append_time_ms)
     return ModelBatch(read_header(content), bytes(content))

@@ -293,3 +293,36 @@ def test_records_of_built_batch_are_walked(kernel: Any) -> None:
     batch = build_batch(300, value_bytes=400)
     header = read_header(batch)
     assert kernel.walk_records(records_of(batch), 300, header.base_timestamp) == RecordSummary(300, 1299, 299, 1000)
+
+
+@each_kernel
+def test_inspected_batch_gives_header_and_summary(kernel: Any) -> None:
+    batch = build_batch(300, value_bytes=400)
+    header, summary = kernel.inspect_batch(batch)
+    assert header == read_header(batch)
+    assert summary == RecordSummary(300, 1299, 299, 1000)
+
+
+@each_kernel
+@pytest.mark.parametrize("cut", [0, 1, 60, 61, 70])
+def test_inspected_batch_that_is_cut_off_is_corrupt(kernel: Any, cut: int) -> None:
+    with pytest.raises(CorruptBatch):
+        kernel.inspect_batch(build_batch(3)[:cut])
+
+
+@each_kernel
+def test_inspected_batch_with_any_bit_flipped_is_refused(kernel: Any) -> None:
+    batch = build_batch(3)
+    for position in range(8, len(batch)):
+        if 12 <= position < 16:  # the leader epoch, which the log sets
+            continue
+        flipped = bytearray(batch)
+        flipped[position] ^= 0x10
+        with pytest.raises(CorruptBatch):
+            kernel.inspect_batch(flipped)
+
+
+@each_kernel
+def test_inspected_batch_followed_by_more_bytes_is_refused(kernel: Any) -> None:
+    with pytest.raises(InvalidRecords, match="left over"):
+        kernel.inspect_batch(build_batch(3) + b"\0")

@@ -45,32 +45,78 @@ cdef int scan_run(
     return FINE
 
 
+cdef object batch_header(const batch *one):
+    return new_tuple(
+        BatchHeader,
+        (
+            one.base_offset,
+            one.length,
+            one.leader_epoch,
+            one.magic,
+            one.crc,
+            one.attributes,
+            one.last_offset_delta,
+            one.base_timestamp,
+            one.max_timestamp,
+            one.producer_id,
+            one.producer_epoch,
+            one.base_sequence,
+            one.count,
+        ),
+    )
+
+
 cdef list batch_headers(growing *found):
     cdef batch *batches = <batch *>found.data
-    cdef list headers = []
     cdef size_t i
-    for i in range(found.size // sizeof(batch)):
-        headers.append(
-            new_tuple(
-                BatchHeader,
-                (
-                    batches[i].base_offset,
-                    batches[i].length,
-                    batches[i].leader_epoch,
-                    batches[i].magic,
-                    batches[i].crc,
-                    batches[i].attributes,
-                    batches[i].last_offset_delta,
-                    batches[i].base_timestamp,
-                    batches[i].max_timestamp,
-                    batches[i].producer_id,
-                    batches[i].producer_epoch,
-                    batches[i].base_sequence,
-                    batches[i].count,
-                ),
-            )
-        )
-    return headers
+    return [batch_header(&batches[i]) for i in range(found.size // sizeof(batch))]
+
+
+cdef int inspect(const uint8_t *at, int64_t length, batch *current, walk *state, int32_t *missing) noexcept nogil:
+    cdef int problem = check_batch(at, length, False, current)
+    if problem != FINE:
+        return problem
+    if <int64_t>current.length + PREFIX_BYTES != length:
+        return LEFT_OVER
+    if crc32c_compute(0, at + CRC_START, length - CRC_START) != current.crc:
+        return BAD_CRC
+    if current.attributes & CODEC_MASK:
+        return FINE
+    if current.count < 0:
+        return NEGATIVE_COUNT
+    state.count = current.count
+    state.last_offset_delta = current.count - 1
+    state.base_timestamp = current.base_timestamp
+    return feed_walk(state, at + HEADER_BYTES, at + length, missing)
+
+
+def inspect_batch(batch_bytes, require_keys: bool = False):
+    """The header of the one batch in a buffer, and what walking its records found; None for compressed ones."""
+    cdef Py_buffer view
+    cdef batch current
+    cdef walk state
+    cdef int32_t missing[REPORTED_INDEXES_MAX]
+    cdef int problem
+    start_walk(&state, 0, -1, 0)
+    state.is_consecutive = True
+    state.requires_keys = require_keys
+    PyObject_GetBuffer(batch_bytes, &view, PyBUF_SIMPLE)
+    try:
+        if view.len >= GIL_BYTES:
+            with nogil:
+                problem = inspect(<const uint8_t *>view.buf, view.len, &current, &state, missing)
+        else:
+            problem = inspect(<const uint8_t *>view.buf, view.len, &current, &state, missing)
+    finally:
+        PyBuffer_Release(&view)
+    if problem == INCOMPLETE:
+        raise CorruptBatch("the batch is incomplete")
+    if problem != FINE:
+        raise_problem(problem, state.index)
+    header = batch_header(&current)
+    if current.attributes & CODEC_MASK:
+        return header, None
+    return header, finish_summary(&state, missing)
 
 
 def scan_batches(buffer, position: int = 0, *, verify: bool = True, limit: int = 2**31 - 1):

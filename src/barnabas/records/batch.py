@@ -48,8 +48,7 @@ CONTROL = 0x20
 DELETE_HORIZON = 0x40
 
 _HEADER = Struct(">qiibIhiqqqhii")
-_BASE_OFFSET = Struct(">q")
-_LEADER_EPOCH = Struct(">i")
+_ASSIGNED = Struct(">qii")
 _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 _MAX_TIMESTAMP = Struct(">q")
@@ -169,10 +168,11 @@ def compute_crc(batch: Buffer) -> int:
     return crc32c(memoryview(batch)[CRC_START:])
 
 
-def assign(batch: memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Patches what the log assigns, in place; the checksum stays valid."""
-    _BASE_OFFSET.pack_into(batch, 0, base_offset)
-    _LEADER_EPOCH.pack_into(batch, 12, leader_epoch)
+def assign(header: BatchHeader, batch: memoryview, base_offset: int, leader_epoch: int) -> BatchHeader:
+    """Patches what the log assigns into a batch, in place; the checksum stays valid. Returns the new header."""
+    assigned = (base_offset, header.length, leader_epoch)
+    _ASSIGNED.pack_into(batch, 0, *assigned)
+    return BatchHeader._make(assigned + header[3:])
 
 
 def rewrite(batch: memoryview, attributes: int, max_timestamp: int) -> None:

@@ -8,12 +8,14 @@ Two steps go by name, the leader epochs and the names in the directory. Their ow
 moves or closes the log under a plan that still runs: a cancelled step is not taken, and never taken later.
 """
 
+from collections.abc import Iterable
 from threading import Lock
 
 from barnabas.base.filesystem import File, FileSystem
-from barnabas.base.ids import Offset
+from barnabas.base.ids import Offset, TimestampMs
 from barnabas.storage.checkpoints import write_leader_epochs
 from barnabas.storage.epochs import EpochEntry
+from barnabas.storage.settings import LogConfig
 
 
 class FlushPlan:
@@ -49,13 +51,13 @@ class FlushPlan:
     def add_file(self, path: str) -> None:
         self._opened.append(self._files.open(path, write=True))
 
+    def add_files(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self.add_file(path)
+
     def write_epochs(self, path: str, entries: tuple[EpochEntry, ...]) -> None:
         self.epochs_path = path
         self.epochs = entries
-
-    def sync_names(self, directory: str) -> None:
-        """Files were made since the last flush: their names must become durable too."""
-        self.directory = directory
 
     def run(self) -> None:
         """Blocks until the disk has everything."""
@@ -84,3 +86,47 @@ class FlushPlan:
         opened, self._opened = self._opened, []
         for file in opened:
             file.close()
+
+
+class Flushing:
+    """What a log has not flushed yet, and the plan that is on its way. Owner: the log's."""
+
+    __slots__ = ("_flushed_ms", "_plan", "has_new_names", "messages")
+
+    def __init__(self, now_ms: TimestampMs) -> None:
+        self.messages = 0
+        """Written since the last flush."""
+        self.has_new_names = True
+        """Files were made since the last flush, whose names must become durable too."""
+        self._flushed_ms = now_ms
+        self._plan: FlushPlan | None = None
+
+    def is_due(self, config: LogConfig, now_ms: TimestampMs, *, has_rolled: bool) -> bool:
+        if self._plan is not None:
+            return False
+        return has_rolled or self.messages >= config.flush_messages or now_ms - self._flushed_ms >= config.flush_ms
+
+    def begin(self, plan: FlushPlan, directory: str, now_ms: TimestampMs) -> None:
+        """This plan covers everything up to now."""
+        if self.has_new_names:
+            plan.directory = directory
+        plan.messages, self.messages = self.messages, 0
+        self.has_new_names = False
+        self._flushed_ms = now_ms
+        self._plan = plan
+
+    def end(self, plan: FlushPlan) -> None:
+        if self._plan is plan:
+            self._plan = None
+
+    def abandon(self, plan: FlushPlan) -> None:
+        plan.close()
+        self.end(plan)
+        self.has_new_names = True
+        self.messages += plan.messages
+
+    def cancel(self) -> None:
+        """A plan that still runs in a worker must not put anything back that the owner is about to change."""
+        if self._plan is not None:
+            self._plan.cancel()
+            self.has_new_names = True

@@ -93,7 +93,8 @@ class SparseIndex:
     @property
     def is_full(self) -> bool:
         """One entry is kept free, for the last one that closing a segment adds."""
-        return (self.count + 1) * self.ENTRY.size >= self.bytes_max
+        size = self.ENTRY.size
+        return self._stored * size + len(self._tail) + size >= self.bytes_max
 
     def _map(self) -> memoryview:
         file = self._files.open(self.path)

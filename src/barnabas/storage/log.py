@@ -24,7 +24,6 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple
 
@@ -33,16 +32,16 @@ from barnabas.base.errors import DiskFailed, DiskFull, InvalidRecords
 from barnabas.base.filesystem import Buffer, FileSystem
 from barnabas.base.ids import LeaderEpoch, Offset, TimestampMs, TopicPartition
 from barnabas.records import kernel
-from barnabas.records.batch import BatchHeader, assign, read_header, split_batches
+from barnabas.records.batch import BatchHeader, assign, split_batches
 from barnabas.records.control import read_batch_marker
 from barnabas.storage.checkpoints import write_leader_epochs
 from barnabas.storage.epochs import EpochEntry, LeaderEpochs
-from barnabas.storage.flush import FlushPlan
+from barnabas.storage.flush import Flushing, FlushPlan
 from barnabas.storage.handles import Handles
 from barnabas.storage.producer_state import Duplicate, Origin
 from barnabas.storage.producers import CompletedTransaction, Producers, Savepoint
 from barnabas.storage.replay import rebuild_producers, track_producer
-from barnabas.storage.retention import Expiry, SegmentFacts, due_for_deletion
+from barnabas.storage.retention import due_for_deletion
 from barnabas.storage.segment import LOG_SUFFIX, FileSlice, FoundTimestamp, Segment, StagedBatch
 from barnabas.storage.segments import Segments
 from barnabas.storage.settings import LogConfig
@@ -61,8 +60,7 @@ SEGMENT_BYTES_LIMIT: Final = 2**31 - 1
 """Positions in the offset index are 32-bit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """Where an append went. Final once `Log.write` has returned."""
 
     base_offset: Offset
@@ -105,15 +103,12 @@ class Log:
         "_doomed",
         "_failure",
         "_files",
-        "_flush_plan",
-        "_flushed_ms",
+        "_flushing",
         "_handles",
-        "_has_new_names",
         "_is_untouched",
         "_random",
         "_staged",
         "_staged_end",
-        "_unflushed_messages",
         "config",
         "directory",
         "end_offset",
@@ -166,13 +161,10 @@ class Log:
         self._staged: _Staged | None = None
         self._staged_end = end_offset
         self._failure: DiskFailed | None = None
-        self._has_new_names = True
         self._is_untouched = is_whole
-        self._unflushed_messages = 0
-        self._flushed_ms = clock.now_ms()
+        self._flushing = Flushing(clock.now_ms())
         self._doomed: list[tuple[TimestampMs, Segment]] = []
         self.truncations = 0
-        self._flush_plan: FlushPlan | None = None
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -202,27 +194,31 @@ class Log:
 
         A retried batch that the log has already is not staged again; the answer says where it is.
         """
-        now_ms = self._clock.now_ms()
-        accepted = [
-            accept_batch(header, batch, self.config, now_ms, origin) for header, batch in split_batches(records)
-        ]
-        if not accepted:
+        if not records:
             raise InvalidRecords("there is no batch to append")
-        if origin is Origin.CLIENT and len(accepted) > 1:
-            raise InvalidRecords(f"{len(accepted)} batches in one append, where a client sends one")
-        if (total := sum(len(one.batch) for one in accepted)) > self._segment_bytes_max:
+        now_ms = self._clock.now_ms()
+        config = self.config
+        if origin is Origin.CLIENT:  # who sends one batch
+            accepted = [accept_batch(memoryview(records), config, now_ms, origin)]
+        else:
+            accepted = [accept_batch(batch, config, now_ms, origin) for _, batch in split_batches(records)]
+        total_bytes, count = 0, 0
+        for header, batch, _ in accepted:
+            total_bytes += len(batch)
+            count += header.count
+            if header.has_producer:
+                duplicate = self._check_producer(header, batch, origin)
+                if duplicate:
+                    return Appended(duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, True)
+        if total_bytes > self._segment_bytes_max:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{total} bytes do not fit into segment.bytes={self._segment_bytes_max}",
+                f"{total_bytes} bytes do not fit into segment.bytes={self._segment_bytes_max}",
             )
         base_offset = self._staged_end
-        for one in accepted:
-            if duplicate := self._check_producer(one.header, one.batch, origin):
-                return Appended(duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, is_duplicate=True)
-        self._make_room(total, accepted[0].header, base_offset + sum(one.header.count for one in accepted), now_ms)
-        for one in accepted:
-            assign(one.batch, self._staged_end, leader_epoch)
-            self._stage(read_header(one.batch), one.batch)
+        self._make_room(total_bytes, accepted[0].header, base_offset + count, now_ms)
+        for header, batch, _ in accepted:
+            self._stage(assign(header, batch, self._staged_end, leader_epoch), batch)
         return Appended(base_offset, self._staged_end - 1, accepted[0].append_time_ms)
 
     def append_as_follower(self, records: Buffer) -> None:
@@ -236,14 +232,13 @@ class Log:
             if header.base_offset < self._staged_end:
                 raise InvalidRecords(f"offset {header.base_offset}, but the log ends at {self._staged_end}")
             batch = view[position : position + header.size_bytes]
-            self._check_producer(header, batch, Origin.REPLICATION)
+            if header.has_producer:
+                self._check_producer(header, batch, Origin.REPLICATION)
             self._make_room(header.size_bytes, header, header.next_offset, self._clock.now_ms())
             self._stage(header, batch)
             position += header.size_bytes
 
     def _check_producer(self, header: BatchHeader, batch: memoryview, origin: Origin) -> Duplicate | None:
-        if not header.has_producer:
-            return None
         if not header.is_control:
             return self.producers.check(header, origin=origin)
         marker = read_batch_marker(batch)
@@ -279,9 +274,10 @@ class Log:
             staged = self._staged = _Staged(self.producers.savepoint(), self.epochs.entries)
         if header.leader_epoch >= 0:
             self.epochs.assign(header.leader_epoch, header.base_offset)
-        completed = track_producer(self.producers, header, batch)
-        if completed and completed.is_aborted:
-            staged.aborted.append(completed)
+        if header.has_producer:
+            completed = track_producer(self.producers, header, batch)
+            if completed and completed.is_aborted:
+                staged.aborted.append(completed)
         staged.buffers.append(batch)
         staged.batches.append(StagedBatch(header, len(batch)))
         staged.size_bytes += len(batch)
@@ -314,7 +310,7 @@ class Log:
         for completed in staged.aborted:
             active.transaction_index.append(AbortedTransaction.of(completed))
         self.end_offset = self._staged_end
-        self._unflushed_messages += staged.messages
+        self._flushing.messages += staged.messages
         active.store_index_blocks()
         return None
 
@@ -331,7 +327,7 @@ class Log:
         self.snapshots.take(base_offset, self.producers)
         segment = self._new_segment(base_offset)
         self.segments.add(segment)
-        self._has_new_names = True
+        self._flushing.has_new_names = True
         logger.info("%s: rolled to a new segment at offset %d", self.partition, base_offset)
         return segment
 
@@ -364,64 +360,33 @@ class Log:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not within {self.log_start_offset} to {self.end_offset}",
             )
-        slot = self.segments.slot_of(offset)
-        while offset < upper and slot < len(self.segments):
-            segment = self.segments[slot]
-            start = segment.position_of(offset)
-            if start is not None:
-                end = segment.size
-                if upper < self.segments.end_of(slot, self.end_offset):
-                    cut = segment.position_of(upper)
-                    end = segment.size if cut is None else cut
-                length = min(max_bytes, end - start)
-                if at_least_one and length < end - start:
-                    length = max(length, segment.header_at(start).size_bytes)
-                return LogRead(segment.slice(start, length)) if length > 0 else LogRead(None)
-            slot += 1  # compaction has left nothing at or after the offset in this segment
-        return LogRead(None)
+        return LogRead(self.segments.read(offset, max_bytes, upper, self.end_offset, at_least_one=at_least_one))
 
     def find_timestamp(self, target: TimestampMs) -> FoundTimestamp | None:
         """The first record whose timestamp is at least `target`."""
-        for segment in self.segments:
-            if segment.largest.timestamp >= target:
-                found = segment.find_timestamp(target, self.log_start_offset)
-                if found:
-                    return found
-        return None
+        return self.segments.find_timestamp(target, self.log_start_offset)
 
     def find_largest_timestamp(self) -> FoundTimestamp | None:
         """The first record with the largest timestamp of all."""
-        best = max(self.segments, key=lambda segment: segment.largest.timestamp)
-        if best.largest.timestamp < 0:
-            return None
-        return best.find_timestamp(best.largest.timestamp, self.log_start_offset)
+        return self.segments.find_largest_timestamp(self.log_start_offset)
 
     def aborted_transactions(self, offset: Offset, upper_offset: Offset) -> list[AbortedTransaction]:
         """The aborted transactions that a reader of this range must leave out."""
-        found: list[AbortedTransaction] = []
-        for segment in self.segments.since(offset):
-            collected = segment.transaction_index.collect(offset, upper_offset)
-            found += collected.transactions
-            if collected.is_complete:
-                break
-        return found
+        return self.segments.aborted_transactions(offset, upper_offset)
 
     # -- flushing ------------------------------------------------------------------------------------------------
 
     def is_flush_due(self, now_ms: TimestampMs) -> bool:
         """Whether settings or a roll ask for a flush now."""
-        if self.recovery_point >= self.end_offset or self._flush_plan is not None:
+        if self.recovery_point >= self.end_offset:
             return False
-        return (
-            self._unflushed_messages >= self.config.flush_messages
-            or now_ms - self._flushed_ms >= self.config.flush_ms
-            or self.segments.active.base_offset > self.recovery_point
-        )
+        has_rolled = self.segments.active.base_offset > self.recovery_point
+        return self._flushing.is_due(self.config, now_ms, has_rolled=has_rolled)
 
     def plan_flush(self) -> FlushPlan:
         """Everything that must be synced for the log to be durable up to its present end."""
         assert self._staged is None
-        self._cancel_flush()
+        self._flushing.cancel()
         plan = FlushPlan(self._files, self.end_offset, self.truncations)
         try:
             self._plan_files(plan)
@@ -430,12 +395,7 @@ class Log:
             raise
         if self.epochs.is_dirty:
             plan.write_epochs(self._epochs_path, self.epochs.entries)
-        if self._has_new_names:
-            plan.sync_names(self.directory)
-        plan.messages, self._unflushed_messages = self._unflushed_messages, 0
-        self._has_new_names = False
-        self._flushed_ms = self._clock.now_ms()
-        self._flush_plan = plan
+        self._flushing.begin(plan, self.directory, self._clock.now_ms())
         return plan
 
     def _plan_files(self, plan: FlushPlan) -> None:
@@ -443,21 +403,15 @@ class Log:
         for segment in self.segments.since(self.recovery_point - 1):
             plan.add_file(segment.path(LOG_SUFFIX))
             if segment is not self.segments.active:
-                self._plan_indexes(plan, segment)
+                plan.add_files(segment.index_paths())
             else:  # what the files hold by now; it is little, and mostly nothing since the last flush
-                plan.add_file(segment.offset_index.path)
-                plan.add_file(segment.time_index.path)
+                plan.add_files([segment.offset_index.path, segment.time_index.path])
         plan.snapshots = self.snapshots.unsynced
-        for offset in plan.snapshots:
-            plan.add_file(self.snapshots.path(offset))
-
-    def _plan_indexes(self, plan: FlushPlan, segment: Segment) -> None:
-        for path in segment.index_paths():
-            plan.add_file(path)
+        plan.add_files([self.snapshots.path(offset) for offset in plan.snapshots])
 
     def finish_flush(self, plan: FlushPlan) -> None:
         """The plan has run: what it covered is durable, unless a truncation has cut it meanwhile."""
-        self._forget(plan)
+        self._flushing.end(plan)
         self.snapshots.mark_synced(plan.snapshots)
         if plan.truncations == self.truncations and not plan.is_cancelled:
             self.recovery_point = max(self.recovery_point, plan.end_offset)
@@ -466,20 +420,7 @@ class Log:
 
     def abandon_flush(self, plan: FlushPlan) -> None:
         """The plan has failed, or will not run: the next one covers what it would have covered."""
-        plan.close()
-        self._forget(plan)
-        self._has_new_names = True
-        self._unflushed_messages += plan.messages
-
-    def _forget(self, plan: FlushPlan) -> None:
-        if self._flush_plan is plan:
-            self._flush_plan = None
-
-    def _cancel_flush(self) -> None:
-        """A plan that still runs in a worker must not put anything back that the owner is about to change."""
-        if self._flush_plan is not None:
-            self._flush_plan.cancel()
-            self._has_new_names = True
+        self._flushing.abandon(plan)
 
     @property
     def _epochs_path(self) -> str:
@@ -488,8 +429,7 @@ class Log:
     def flush(self) -> None:
         """Writes and syncs everything, here and now."""
         self.write()
-        plan = self.plan_flush()
-        self._run(plan)
+        self._run(self.plan_flush())
 
     def _run(self, plan: FlushPlan) -> None:
         try:
@@ -518,34 +458,29 @@ class Log:
         self.write()
         now_ms = self._clock.now_ms()
         due = due_for_deletion(
-            self._facts(), self.config, now_ms=now_ms, log_start_offset=self.log_start_offset,
+            self.segments.facts(self.end_offset),
+            self.config,
+            now_ms=now_ms,
+            log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
-        )  # fmt: skip
-        if due.count:
-            self._delete_oldest(due, now_ms)
-        return due.count
+        )
+        count = due.count
+        if count == len(self.segments):
+            try:
+                self.roll()
+            except DiskFull:
+                count -= 1  # the active one stays for now; without the others there is room again
+        if count:
+            self._delete_oldest(count, due.reason, now_ms)
+        return count
 
-    def _facts(self) -> list[SegmentFacts]:
-        active = self.segments.active
-        return [
-            SegmentFacts(
-                end_offset=self.segments.end_of(slot, self.end_offset),
-                size_bytes=segment.size,
-                largest_timestamp=segment.largest_timestamp_or_modified_ms(),
-                is_active=segment is active,
-            )
-            for slot, segment in enumerate(self.segments)
-        ]
-
-    def _delete_oldest(self, due: Expiry, now_ms: TimestampMs) -> None:
-        if due.count == len(self.segments):
-            self.roll()
-        doomed = [self.segments[slot] for slot in range(due.count)]
-        self.delete_records_before(max(self.log_start_offset, self.segments[due.count].base_offset))
+    def _delete_oldest(self, count: int, reason: str, now_ms: TimestampMs) -> None:
+        doomed = [self.segments[slot] for slot in range(count)]
+        self.delete_records_before(max(self.log_start_offset, self.segments[count].base_offset))
         self._doom(doomed, now_ms)
         first_offset = self.segments[0].base_offset
         self.snapshots.remove_where(lambda offset: offset < first_offset)
-        logger.info("%s: deleted %d segments (%s)", self.partition, due.count, due.reason)
+        logger.info("%s: deleted %d segments (%s)", self.partition, count, reason)
 
     def _doom(self, segments: Sequence[Segment], now_ms: TimestampMs) -> None:
         """Takes segments out of the log; their files are renamed now and removed after `file.delete.delay.ms`."""
@@ -578,7 +513,7 @@ class Log:
             self.restart_at(offset)
             return
         self.truncations += 1
-        self._cancel_flush()
+        self._flushing.cancel()
         now_ms = self._clock.now_ms()
         # The newest goes first: a crash in between must not leave a hole.
         gone = [segment for segment in reversed(self.segments) if segment.base_offset > offset]
@@ -603,7 +538,7 @@ class Log:
         """Drops every record and goes on at `offset`. If the disk refuses, the log has to be opened anew."""
         self.write()
         self.truncations += 1
-        self._cancel_flush()
+        self._flushing.cancel()
         now_ms = self._clock.now_ms()
         old = list(self.segments)
         for segment in old:
@@ -645,7 +580,7 @@ class Log:
             segment.attach(self._handles)
             segment.rename("")
             self.segments.add(segment)
-        self._has_new_names = True
+        self._flushing.has_new_names = True
         first, last = old[0].base_offset, old[-1].base_offset
         kept = {segment.base_offset for segment in new}
         self.snapshots.remove_where(lambda taken: first < taken <= last and taken not in kept)
@@ -665,10 +600,10 @@ class Log:
             return FlushPlan(self._files, self.end_offset, self.truncations)
         self.segments.active.complete()
         self.snapshots.take(self.end_offset, self.producers)
-        self._has_new_names = True
+        self._flushing.has_new_names = True
         plan = self.plan_flush()
         try:
-            self._plan_indexes(plan, self.segments.active)
+            plan.add_files(self.segments.active.index_paths())
         except DiskFailed:
             self.abandon_flush(plan)
             raise
@@ -677,7 +612,7 @@ class Log:
 
     def finish_close(self) -> None:
         """Gives back the open files. Also what is done with a log that is deleted, or whose disk has failed."""
-        self._cancel_flush()
+        self._flushing.cancel()
         for segment in self.segments:
             segment.drop_handles()
 

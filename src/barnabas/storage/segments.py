@@ -1,10 +1,15 @@
-"""The segments of one log, ordered by base offset, found by binary search. Owner: the log."""
+"""The segments of one log, ordered by base offset, found by binary search, and what is read across them.
+
+Owner: the log.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-from barnabas.base.ids import Offset
-from barnabas.storage.segment import Segment
+from barnabas.base.ids import Offset, TimestampMs
+from barnabas.storage.retention import SegmentFacts
+from barnabas.storage.segment import FileSlice, FoundTimestamp, Segment
+from barnabas.storage.transaction_index import AbortedTransaction
 
 
 class Segments:
@@ -62,6 +67,66 @@ class Segments:
         slot = bisect_left(self._bases, segment.base_offset)
         assert self._segments[slot] is segment
         del self._bases[slot], self._segments[slot]
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def read(
+        self, offset: Offset, max_bytes: int, upper: Offset, end_offset: Offset, *, at_least_one: bool
+    ) -> FileSlice | None:
+        """The range of one segment that begins with the batch that holds `offset`: see `Log.read`."""
+        slot = self.slot_of(offset)
+        while offset < upper and slot < len(self._segments):
+            segment = self._segments[slot]
+            start = segment.position_of(offset)
+            if start is not None:
+                end = segment.size
+                if upper < self.end_of(slot, end_offset):
+                    cut = segment.position_of(upper)
+                    end = segment.size if cut is None else cut
+                length = min(max_bytes, end - start)
+                if at_least_one and length < end - start:
+                    length = max(length, segment.header_at(start).size_bytes)
+                return segment.slice(start, length) if length > 0 else None
+            slot += 1  # compaction has left nothing at or after the offset in this segment
+        return None
+
+    def find_timestamp(self, target: TimestampMs, first_offset: Offset) -> FoundTimestamp | None:
+        """The first record at or after `first_offset` whose timestamp is at least `target`."""
+        for segment in self._segments:
+            if segment.largest.timestamp >= target:
+                found = segment.find_timestamp(target, first_offset)
+                if found:
+                    return found
+        return None
+
+    def find_largest_timestamp(self, first_offset: Offset) -> FoundTimestamp | None:
+        """The first record with the largest timestamp of all."""
+        best = max(self._segments, key=lambda segment: segment.largest.timestamp)
+        if best.largest.timestamp < 0:
+            return None
+        return best.find_timestamp(best.largest.timestamp, first_offset)
+
+    def aborted_transactions(self, offset: Offset, upper_offset: Offset) -> list[AbortedTransaction]:
+        """The aborted transactions that a reader of this range must leave out."""
+        found: list[AbortedTransaction] = []
+        for segment in self.since(offset):
+            collected = segment.transaction_index.collect(offset, upper_offset)
+            found += collected.transactions
+            if collected.is_complete:
+                break
+        return found
+
+    def facts(self, end_offset: Offset) -> list[SegmentFacts]:
+        """What retention has to know."""
+        return [
+            SegmentFacts(
+                end_offset=self.end_of(slot, end_offset),
+                size_bytes=segment.size,
+                largest_timestamp=segment.largest_timestamp_or_modified_ms(),
+                is_active=segment is self.active,
+            )
+            for slot, segment in enumerate(self._segments)
+        ]
 
     def check_invariants(self) -> None:
         assert self._bases == sorted(set(self._bases))

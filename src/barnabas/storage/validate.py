@@ -8,10 +8,8 @@ leader epoch are patched later, by the log.
 Decompression is streamed: a batch that claims to hold gigabytes is walked in bounded memory.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from barnabas.base.errors import CorruptBatch
 from barnabas.base.ids import NO_TIMESTAMP, TimestampMs
 from barnabas.records import kernel
 from barnabas.records.batch import (
@@ -20,7 +18,6 @@ from barnabas.records.batch import (
     LOG_APPEND_TIME,
     BatchHeader,
     Codec,
-    compute_crc,
     read_header,
     rewrite,
     with_records,
@@ -35,8 +32,7 @@ _RECOMPRESSED_RATIO_MAX: Final = 64
 """A batch that unpacks to more than this many times `max.message.bytes` is not recompressed but refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptedBatch:
+class AcceptedBatch(NamedTuple):
     """A batch that may be appended as it stands, once offsets are assigned."""
 
     header: BatchHeader
@@ -45,35 +41,34 @@ class AcceptedBatch:
     """When the log set the timestamps, or `NO_TIMESTAMP` where the producer's count."""
 
 
-def accept_batch(
-    header: BatchHeader, batch: memoryview, config: LogConfig, now_ms: TimestampMs, origin: Origin
-) -> AcceptedBatch:
-    """Checks a whole batch and brings it into the form the topic wants; `batch` is patched in place if it can be."""
-    if header.size_bytes > config.max_message_bytes:
+def accept_batch(batch: memoryview, config: LogConfig, now_ms: TimestampMs, origin: Origin) -> AcceptedBatch:
+    """Checks the one batch in a buffer and brings it into the form the topic wants, in place if that can be."""
+    if len(batch) > config.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"a batch of {header.size_bytes} bytes, but max.message.bytes is {config.max_message_bytes}",
+            f"a batch of {len(batch)} bytes, but max.message.bytes is {config.max_message_bytes}",
         )
-    if compute_crc(batch) != header.crc:
-        raise CorruptBatch("the checksum does not match")
+    header, summary = kernel.inspect_batch(batch, config.is_compacted)
     if origin is Origin.CLIENT:
         _check_client_header(header)
-    summary = summarize(header, batch, require_keys=config.is_compacted and not header.is_control)
+    if summary is None:
+        summary = summarize(header, batch, require_keys=config.is_compacted)
     is_append_time = config.is_log_append_time
     if not is_append_time and not header.is_control:
         _check_timestamps(summary, config, now_ms)
     if batch.readonly:
         batch = memoryview(bytearray(batch))
+    attributes, max_timestamp = header.attributes & ~LOG_APPEND_TIME, summary.max_timestamp
     if is_recompressed(header, config):
         batch = _recompress(header, batch, config)
-    attributes = header.attributes & ~LOG_APPEND_TIME & ~CODEC_MASK | read_header(batch).codec_number
-    max_timestamp = summary.max_timestamp
+        attributes = attributes & ~CODEC_MASK | read_header(batch).codec_number
     if is_append_time:
         attributes |= LOG_APPEND_TIME
         max_timestamp = now_ms
     if attributes != header.attributes or max_timestamp != header.max_timestamp:
         rewrite(batch, attributes, max_timestamp)
-    return AcceptedBatch(read_header(batch), batch, now_ms if is_append_time else NO_TIMESTAMP)
+        header = read_header(batch)
+    return AcceptedBatch(header, batch, now_ms if is_append_time else NO_TIMESTAMP)
 
 
 def summarize(header: BatchHeader, batch: memoryview, *, require_keys: bool = False) -> RecordSummary:

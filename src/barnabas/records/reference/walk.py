@@ -213,6 +213,29 @@ def scan_batches(buffer: Buffer, position: int = 0, *, verify: bool = True, limi
     return BatchScan(headers, position - start, 0, None)
 
 
+def inspect_batch(batch: Buffer, require_keys: bool = False) -> tuple[BatchHeader, RecordSummary | None]:
+    """The header of the one batch in a buffer, and what walking its records found; None for compressed ones.
+
+    What a leader must know of a batch, in one call: possible header, right checksum, well-formed records.
+    """
+    view = memoryview(batch)
+    if len(view) < HEADER_BYTES:
+        raise CorruptBatch("the batch is incomplete")
+    header = read_header(view)
+    problem = header_problem(header)
+    if problem is not None:
+        raise CorruptBatch(problem)
+    if header.size_bytes > len(view):
+        raise CorruptBatch("the batch is incomplete")
+    if header.size_bytes < len(view):
+        raise InvalidRecords("bytes are left over after the last record")
+    if _crc32c(view[CRC_START:]) != header.crc:
+        raise CorruptBatch("the checksum does not match")
+    if header.attributes & CODEC_MASK:
+        return header, None
+    return header, walk_records(view[HEADER_BYTES:], header.count, header.base_timestamp, require_keys)
+
+
 def header_problem(header: BatchHeader) -> str | None:
     """Why this cannot be the header of a batch, or None."""
     if header.magic != MAGIC:

@@ -17,6 +17,8 @@ kernel = Extension(
     ["src/barnabas/records/_kernel.pyx"],
     extra_compile_args=flags,
     extra_link_args=SANITIZE if flags is SANITIZE else [],
-    optional=True,
 )
-setup(ext_modules=cythonize([kernel], language_level=3))
+extensions = cythonize([kernel], language_level=3)
+for extension in extensions:
+    extension.optional = True  # cythonize makes new objects and would drop it
+setup(ext_modules=extensions)

@@ -601,6 +601,21 @@ def test_retention_of_everything_rolls_and_offsets_go_on(small: SimulatedLog) ->
     assert small.append().base_offset == 12
 
 
+def test_retention_on_a_full_disk_deletes_all_but_the_active_segment(small: SimulatedLog) -> None:
+    filled(small)
+    small.configure(retention_ms=5)
+    small.log.advance_high_watermark(12)
+    small.clock.advance(100)
+    small.disk.capacity_bytes = small.disk.used_bytes
+    assert small.log.delete_due_segments() == 2
+    assert (small.bases, small.log.log_start_offset) == ([8], 8)
+    small.clock.advance(100)
+    for remove in small.log.take_doomed(small.clock.now_ms()):
+        remove()
+    assert small.log.delete_due_segments() == 1
+    assert small.bases == [12]
+
+
 def test_retention_by_size_keeps_the_newest(small: SimulatedLog) -> None:
     filled(small)
     small.configure(retention_bytes=240)
@@ -735,8 +750,9 @@ def test_closed_log_forgets_the_transactions_that_were_truncated(orders: Simulat
     orders.log.truncate_to(1)
     orders.append()
     orders.log.close()
+    disk = orders.disk
     for _ in range(20):
-        orders.reopen(orders.disk.power_loss_image(), was_clean=True)
+        orders.reopen(disk.power_loss_image(), was_clean=True)
         assert orders.log.aborted_transactions(0, 2) == []
 
 

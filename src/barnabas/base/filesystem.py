@@ -306,10 +306,12 @@ class LocalLock:
 class LocalFileSystem:
     """The operating system's files. Stateless: one instance may serve any number of brokers."""
 
+    file_class = LocalFile
+
     def open(self, path: str, *, write: bool = False, create: bool = False) -> LocalFile:
         flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
         try:
-            return LocalFile(path, os.open(path, flags, 0o644))
+            return self.file_class(path, os.open(path, flags, 0o644))
         except OSError as error:
             raise disk_error("open", path, error) from error
 

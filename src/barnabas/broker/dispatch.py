@@ -19,7 +19,7 @@ from barnabas.net.connection import Connection
 from barnabas.net.replies import ReplySlot
 from barnabas.wire.api_versions import unsupported_version_body
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.framing import RequestHeader, parse_request_header
+from barnabas.wire.framing import parse_request_header
 from barnabas.wire.messages import write_response
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,16 @@ class Dispatcher:
     def observe(self, request: Request, began: float) -> None:
         self._seconds_of[request.api_key].observe(self.loop.time() - began)
 
-    def start(self, handler: Handler, request: Request) -> None:
+    def handle(self, request: Request) -> None:
+        direct = self.direct.get(request.api_key)
+        if direct is not None:
+            direct(request)
+        elif request.api_key == ApiKey.API_VERSIONS and not APIS[ApiKey.API_VERSIONS].serves(request.version):
+            request.respond(unsupported_version_body())
+        else:
+            self._start(self.handlers[request.api_key], request)
+
+    def _start(self, handler: Handler, request: Request) -> None:
         task = self.loop.create_task(self._run(handler, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -96,19 +105,8 @@ class ClientConnection:
             self._connection.peer_host,
             lambda answered: dispatcher.observe(answered, began),
         )
-        if dispatcher.fault is not None and dispatcher.fault(request):
-            return
-        handle = dispatcher.direct.get(header.api_key)
-        if handle is not None:
-            handle(request)
-        elif _is_unknown_version(header):
-            request.respond(unsupported_version_body())
-        else:
-            dispatcher.start(dispatcher.handlers[header.api_key], request)
+        if dispatcher.fault is None or not dispatcher.fault(request):
+            dispatcher.handle(request)
 
     def on_closed(self) -> None:
         """Requests that are still worked on answer into a closed slot, which drops the answer."""
-
-
-def _is_unknown_version(header: RequestHeader) -> bool:
-    return header.api_key == ApiKey.API_VERSIONS and not APIS[ApiKey.API_VERSIONS].serves(header.api_version)

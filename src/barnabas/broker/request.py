@@ -5,13 +5,21 @@ here; every answer has room for a throttle time.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from barnabas.base.errors import BarnabasError
-from barnabas.net.replies import Piece, ReplySlot
+from barnabas.net.replies import Piece, Reply, release_ranges
 from barnabas.wire.framing import RequestHeader, response_start
 
 ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+class AnswerSlot(Protocol):
+    """Where a request's answer goes: its place in the connection's line."""
+
+    def complete(self, reply: Reply | None) -> None: ...
+
+    def fail(self, error: BarnabasError) -> None: ...
 
 
 class Request:
@@ -35,7 +43,7 @@ class Request:
         self,
         header: RequestHeader,
         body: memoryview,
-        slot: ReplySlot,
+        slot: AnswerSlot,
         listener: str,
         peer_host: str,
         on_answered: "Callable[[Request], None]",
@@ -64,7 +72,26 @@ class Request:
         self._slot.complete(None)
         self._on_answered(self)
 
+    def lose_answer(self, reason: BarnabasError) -> None:
+        """Whatever it is answered with, the connection is closed instead: for tests."""
+        self._slot = _LosingSlot(self._slot, reason)
+
     def refuse(self, error: BarnabasError) -> None:
         """There is no answer but a closed connection."""
         self._slot.fail(error)
         self._on_answered(self)
+
+
+class _LosingSlot:
+    """Where an answer goes that nobody gets."""
+
+    def __init__(self, slot: AnswerSlot, reason: BarnabasError) -> None:
+        self._slot = slot
+        self._reason = reason
+
+    def complete(self, reply: Reply | None) -> None:
+        release_ranges(reply)
+        self._slot.fail(self._reason)
+
+    def fail(self, error: BarnabasError) -> None:
+        self._slot.fail(error)

@@ -77,8 +77,7 @@ def _broker(
 # fmt: off
 BROKER_SETTINGS: Final = SettingTable("broker", (
     _broker(IDENTITY, "node.id", INT, None, _AT_LEAST_0,
-            "The broker's number in its cluster. Not set, `broker.id` is used; without that, too, the broker takes the "
-            "number that its data directory has, or a new one above 1000."),
+            "The broker's number in its cluster. Not set, `broker.id` is used; without that, too, it is 1."),
     _broker(IDENTITY, "broker.id", INT, -1, None,
             "The old name of `node.id`; -1 leaves it unset."),
     _broker(IDENTITY, "broker.rack", STRING, None, None,
@@ -175,7 +174,6 @@ UNSUPPORTED: Final = {
     "add.partitions.to.txn.": _TRANSACTIONS,
     "alter.config.policy.": _POLICIES,
     "alter.log.dirs.": _QUOTAS,
-    "auto.include.jmx.": _JMX,
     "auto.leader.rebalance.enable": _BETWEEN_BROKERS,
     "broker.heartbeat.": _KRAFT,
     "broker.session.": _KRAFT,
@@ -200,7 +198,6 @@ UNSUPPORTED: Final = {
     "metric.reporters": _JMX,
     "metrics.": _JMX,
     "num.replica.": _BETWEEN_BROKERS,
-    "password.encoder.": _TLS_AND_SASL,
     "principal.builder.": _TLS_AND_SASL,
     "producer.purgatory.": "purgatories",
     "queued.max.requests": "request queue: its memory is bounded by queued.max.request.bytes",

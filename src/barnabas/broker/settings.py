@@ -43,6 +43,8 @@ def recognise(texts: Mapping[str, str]) -> Recognised:
     for name, text in texts.items():
         if name in SERVER_SETTINGS:
             known[name] = text
+            if SERVER_SETTINGS[name].unsupported:
+                notes.append(f"{name} has no effect: {SERVER_SETTINGS[name].unsupported} is not supported")
         elif (feature := missing_feature(name)) is not None:
             notes.append(f"{name} has no effect: Barnabas has no {feature}")
         else:
@@ -122,8 +124,8 @@ class BrokerSettings:
         self.texts = dict(texts)
         self.config = BrokerConfig.from_settings(self.texts)
         self.log_manager_config = LogManagerConfig.from_settings(_log_texts(self.texts))
-        self._topic_defaults = LogConfig.broker_defaults(_log_texts(self.texts))
-        self._defaults_of: tuple[Mapping[int | None, Mapping[str, str]], LogConfig] = ({}, self._topic_defaults)
+        self._static_defaults = LogConfig.broker_defaults(_log_texts(self.texts))
+        self._defaults_of: tuple[Mapping[int | None, Mapping[str, str]], LogConfig] = ({}, self._static_defaults)
 
     def current(self, image: ClusterImage, broker_id: int) -> dict[str, str]:
         """The texts that hold now; what the image has and cannot be used is left out."""
@@ -135,24 +137,32 @@ class BrokerSettings:
     def current_config(self, image: ClusterImage, broker_id: int) -> BrokerConfig:
         return BrokerConfig.from_settings(self.current(image, broker_id))
 
+    def current_log_manager_config(self, image: ClusterImage, broker_id: int) -> LogManagerConfig:
+        return LogManagerConfig.from_settings(_log_texts(self.current(image, broker_id)))
+
     def log_config(self, image: ClusterImage, broker_id: int, topic: str) -> LogConfig:
         """The settings of a topic's logs on this broker."""
-        configs, defaults = self._defaults_of
-        if configs is not image.broker_configs:
-            defaults = self._defaults(image, broker_id)
-            self._defaults_of = (image.broker_configs, defaults)
+        defaults = self.topic_defaults(image, broker_id)
         try:
             return defaults.with_topic_settings(image.configs_of_topic(topic))
         except InvalidSetting as error:
             logger.error("topic %s has settings that cannot be used, and gets the defaults: %s", topic, error)
             return defaults
 
+    def topic_defaults(self, image: ClusterImage, broker_id: int) -> LogConfig:
+        """What a topic without settings has on this broker."""
+        configs, defaults = self._defaults_of
+        if configs is not image.broker_configs:
+            defaults = self._defaults(image, broker_id)
+            self._defaults_of = (image.broker_configs, defaults)
+        return defaults
+
     def _defaults(self, image: ClusterImage, broker_id: int) -> LogConfig:
         try:
             return LogConfig.broker_defaults(_log_texts(self.current(image, broker_id)))
         except InvalidSetting as error:
             logger.error("the changed settings of the broker cannot be used together: %s", error)
-            return self._topic_defaults
+            return self._static_defaults
 
 
 def check_together(texts: Mapping[str, str]) -> None:
@@ -201,9 +211,7 @@ class _Address(NamedTuple):
 def _listener_specs(values: Mapping[str, SettingValue]) -> tuple[ListenerSpec, ...]:
     controllers = {name.upper() for name in cast(tuple[str, ...], values["controller.listener.names"])}
     bound = _addresses("listeners", cast(tuple[str, ...], values["listeners"]))
-    advertised = _addresses(
-        "advertised.listeners", cast("tuple[str, ...] | None", values["advertised.listeners"]) or ()
-    )
+    advertised = _addresses("advertised.listeners", cast(tuple[str, ...], values["advertised.listeners"] or ()))
     served = {name: address for name, address in bound.items() if name not in controllers}
     if not served:
         raise InvalidSetting("listeners has no listener for clients")

@@ -22,8 +22,12 @@ import typer
 
 import barnabas
 from barnabas.base.errors import BarnabasError
-from barnabas.cli import log
+from barnabas.base.logs import LogFormat, configure_logging
+from barnabas.cli import cluster, config, log, topic
+from barnabas.cli.consume import consume
 from barnabas.cli.output import complain
+from barnabas.cli.produce import produce
+from barnabas.cli.up import up
 
 INTERRUPTED: Final = 130
 
@@ -33,7 +37,13 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(up)
+app.add_typer(topic.app, name="topic")
+app.add_typer(config.app, name="config")
+app.add_typer(cluster.app, name="cluster")
 app.add_typer(log.app, name="log")
+app.command()(produce)
+app.command()(consume)
 
 
 def _show_version(is_wanted: bool) -> None:
@@ -50,7 +60,7 @@ def options(
     debug: Annotated[bool, typer.Option("--debug", help="Print the log and the trace of an unexpected error.")] = False,
 ) -> None:
     if debug:
-        logging.basicConfig(level=logging.DEBUG)
+        configure_logging(LogFormat.TEXT, logging.DEBUG, sys.stderr)
         sys.excepthook = sys.__excepthook__
 
 

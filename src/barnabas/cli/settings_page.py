@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 
 from barnabas.base.settings import Setting, SettingTable, SettingType, with_unit
+from barnabas.broker.setting_table import BROKER_SETTINGS, GROUPS, UNSUPPORTED
 from barnabas.storage.setting_tables import LOG_SETTINGS, REPLICATION, TIERED, TOPIC_SETTINGS
 
 _OPENING = """\
@@ -29,7 +30,17 @@ _LOG_OPENING = """\
 These hold for a whole broker: its directories, its background work, and the defaults of its topics.
 """
 
+_BROKER_OPENING = """\
+These hold for a whole broker: who it is, where it listens, and what it allows.
+"""
+
+_UNSUPPORTED_OPENING = """\
+Kafka has these, and Barnabas does not: they are said when they are given, and have no effect. A name that ends in a
+dot stands for all that begin so.
+"""
+
 _GROUP_NOTES = {
+    GROUPS: "Checked and kept for the group coordinator, which does not exist yet.",
     REPLICATION: "Checked and kept for each topic, for the replicas of a cluster.",
     TIERED: "Barnabas has no tiered storage. These names are known so that a configuration which leaves"
     " them at their defaults is accepted; any other value is refused.",
@@ -47,6 +58,12 @@ def settings_page() -> str:
             "## Broker settings for logs\n",
             _LOG_OPENING,
             *_groups(LOG_SETTINGS, with_synonyms=False),
+            "## Broker settings\n",
+            _BROKER_OPENING,
+            *_groups(BROKER_SETTINGS, with_synonyms=False),
+            "## Kafka's other settings\n",
+            _UNSUPPORTED_OPENING,
+            *_unsupported(),
         ]
     )
 
@@ -66,6 +83,14 @@ def _groups(table: SettingTable, *, with_synonyms: bool) -> Iterable[str]:
             if setting.group == group:
                 yield _row(_cells(setting, with_synonyms=with_synonyms))
         yield ""
+
+
+def _unsupported() -> Iterable[str]:
+    yield _row(["name", "what Barnabas does not have"])
+    yield "|---|---|"
+    for beginning, feature in UNSUPPORTED.items():
+        yield _row([f"`{beginning}`", feature])
+    yield ""
 
 
 def _cells(setting: Setting, *, with_synonyms: bool) -> list[str]:
@@ -88,7 +113,7 @@ def _default(setting: Setting) -> str:
         return "not set"
     if isinstance(value, int | float) and setting.type is not SettingType.BOOLEAN:
         return with_unit(value, setting.unit)
-    return f"`{setting.format(value)}`" if value != () else "empty"
+    return f"`{setting.format(value)}`" if value not in ((), "") else "empty"
 
 
 def _row(cells: Iterable[str]) -> str:

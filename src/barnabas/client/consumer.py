@@ -8,8 +8,8 @@ async with Consumer(cluster) as consumer:
 ```
 
 `poll` brings runs of batches, for whoever wants columns or bytes; `records` iterates them as objects, for ever. One
-request is under way to each leader of an assigned partition; the next one is sent when the answer is handed out, so that
-the broker works while the caller does. That bounds the memory to two answers of `bytes_max` a leader.
+request is under way to each leader of an assigned partition; the next one is sent before the answer is handed out, so
+that the broker works while the caller does. That bounds the memory to two answers of `bytes_max` a leader.
 
 Leaders that move, lost connections and retriable errors are followed and tried again; only after
 `retry_timeout_seconds` without any answer `poll` raises. A consumer belongs to one task.
@@ -66,6 +66,8 @@ class Consumer:
         self._options = options or ConsumerOptions()
         self._positions: dict[TopicPartition, Offset] = {}
         self._fetching: dict[int, asyncio.Task[_Answer]] = {}
+        self._arrived: list[FetchedRun] = []
+        """Not handed out yet. Their partitions' positions are behind them, so whatever happens they must be kept."""
         self._failing_since: float | None = None
         self._tries = 0
 
@@ -88,14 +90,20 @@ class Consumer:
     def assign(self, positions: Mapping[TopicPartition, Offset]) -> None:
         """Reads these partitions, from these offsets, and no others."""
         self._positions = dict(positions)
+        self._arrived.clear()
 
     def seek(self, partition: TopicPartition, offset: Offset) -> None:
         assert partition in self._positions, f"{partition} is not assigned"
         self._positions[partition] = offset
+        self._forget(partition)
 
     def drop(self, partition: TopicPartition) -> None:
         """Reads the partition no more."""
         self._positions.pop(partition, None)
+        self._forget(partition)
+
+    def _forget(self, partition: TopicPartition) -> None:
+        self._arrived = [run for run in self._arrived if run.partition != partition]
 
     @property
     def positions(self) -> Mapping[TopicPartition, Offset]:
@@ -104,26 +112,26 @@ class Consumer:
 
     async def records(self) -> AsyncIterator[ConsumedRecord]:
         """Every record of the assigned partitions, as they come; in order within a partition."""
-        while True:
+        while self._positions:
             for run in await self.poll():
                 for record in run.records():
                     yield record
 
     async def poll(self, timeout_seconds: float | None = None) -> list[FetchedRun]:
         """Waits for records and returns all that came together; nothing when the time is over."""
-        runs: list[FetchedRun] = []
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
-                while self._positions and not runs:
-                    runs = await self._advance()
+                while self._positions and not self._arrived:
+                    await self._advance()
+        runs, self._arrived = self._arrived, []
         return runs
 
-    async def _advance(self) -> list[FetchedRun]:
+    async def _advance(self) -> None:
         try:
             await self._start_fetches()
             await asyncio.wait(self._fetching.values(), return_when=asyncio.FIRST_COMPLETED)
-            runs = await self._take_answers()
-            if runs:
+            await self._take_answers()
+            if self._arrived:
                 await self._start_fetches()
         except UnknownTopic:
             raise
@@ -131,10 +139,9 @@ class Consumer:
             if isinstance(error, KafkaError) and not error.code.is_retriable:
                 raise
             await self._back_off(error)
-            return []
+            return
         self._failing_since = None
         self._tries = 0
-        return runs
 
     async def _back_off(self, error: Exception) -> None:
         now = asyncio.get_running_loop().time()
@@ -192,43 +199,37 @@ class Consumer:
 
     # --- answers --------------------------------------------------------------------------------------------
 
-    async def _take_answers(self) -> list[FetchedRun]:
-        runs: list[FetchedRun] = []
+    async def _take_answers(self) -> None:
         problem: Exception | None = None
         for leader_id, task in list(self._fetching.items()):
-            if task.done():
-                del self._fetching[leader_id]
-                try:
-                    answer = task.result()
-                except (NetworkFailed, KafkaError, MalformedMessage) as error:
-                    problem = error
+            if not task.done():
+                continue
+            del self._fetching[leader_id]
+            try:
+                answer = task.result()
+            except (NetworkFailed, KafkaError, MalformedMessage) as error:
+                problem = error
+                continue
+            for partition, reply in answer.replies.items():
+                # An answer to what is not wanted any more: it was dropped, or sought elsewhere.
+                if self._positions.get(partition, -1) != answer.asked.get(partition):
                     continue
-                for partition, reply in answer.replies.items():
-                    # An answer to what is not wanted any more: it was dropped, or sought elsewhere.
-                    if self._positions.get(partition, -1) != answer.asked.get(partition):
-                        continue
-                    try:
-                        run = await self._take_reply(partition, reply, answer)
-                    except KafkaError as error:
-                        problem = error
-                        continue
-                    if run is not None:
-                        runs.append(run)
-        if problem is not None and not runs:
+                try:
+                    await self._take_reply(partition, reply, answer)
+                except KafkaError as error:
+                    problem = error
+        if problem is not None and not self._arrived:
             raise problem
-        return runs
 
-    async def _take_reply(
-        self, partition: TopicPartition, reply: FetchPartitionReply, answer: _Answer
-    ) -> FetchedRun | None:
+    async def _take_reply(self, partition: TopicPartition, reply: FetchPartitionReply, answer: _Answer) -> None:
         offset = answer.asked[partition]
         code = ErrorCode.of(reply.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._leave_out_of_range(partition, offset)
-            return None
+            return
         if code is not ErrorCode.NONE:
             if self._cluster.learn_leader(partition, reply.current_leader, answer.response.node_endpoints):
-                return None
+                return
             raise KafkaError(code, f"{partition} could not be fetched at offset {offset}")
         records = reply.records if isinstance(reply.records, memoryview) else memoryview(b"")
         run = make_run(
@@ -243,7 +244,7 @@ class Consumer:
             # The last in the order of asking, so that others get their turn when answers are full.
             del self._positions[partition]
             self._positions[partition] = run.next_offset
-        return run
+            self._arrived.append(run)
 
     async def _leave_out_of_range(self, partition: TopicPartition, offset: Offset) -> None:
         if self._options.out_of_range is None:

@@ -16,6 +16,7 @@ class ClusterUnreachable(NetworkFailed):
     def __init__(self, addresses: Sequence[str], reason: str) -> None:
         super().__init__(f"no broker answers at {', '.join(addresses)}: {reason}")
         self.addresses = tuple(addresses)
+        self.reason = reason
 
 
 class UnknownTopic(KafkaError):  # noqa: N818 - named as the fact that it is

@@ -168,16 +168,16 @@ class Producer:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from None
 
     def _choose(self, metadata: TopicMetadata, key: bytes | None, partition: int | None) -> TopicPartition:
-        if partition is None:
-            if key is None:
-                partition = self._sticky.current(metadata.name)
-                if partition is None:
-                    partition = self._sticky.move_on(metadata.name, self._available(metadata))
-            else:
-                partition = partition_for_key(key, len(metadata.partitions))
-        chosen = TopicPartition(metadata.name, partition)
-        self._cluster.view.partition(chosen)
-        return chosen
+        if partition is not None:
+            chosen = TopicPartition(metadata.name, partition)
+            self._cluster.view.partition(chosen)
+            return chosen
+        if key is not None:
+            return TopicPartition(metadata.name, partition_for_key(key, len(metadata.partitions)))
+        current = self._sticky.current(metadata.name)
+        if current is None:
+            current = self._sticky.move_on(metadata.name, self._available(metadata))
+        return TopicPartition(metadata.name, current)
 
     def _available(self, metadata: TopicMetadata) -> list[int]:
         """The partitions that have a leader, or all when none has."""

@@ -248,6 +248,8 @@ class Sender:
             return True
         reasons = [reply.error_message, *(error.message for error in reply.record_errors[:1])]
         reason = "; ".join(dict.fromkeys(filter(None, reasons)))
+        if code is ErrorCode.MESSAGE_TOO_LARGE and not reason:
+            reason = f"a batch of up to {batch.size_bytes} bytes is more than the topic takes (max.message.bytes)"
         return self._settle_error(
             batch, KafkaError(code, f"{batch.partition}: {reason}" if reason else str(batch.partition))
         )

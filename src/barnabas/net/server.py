@@ -175,6 +175,11 @@ class Server:
         if not self._connections:
             self._all_lost.set()
 
+    def drop_connections(self) -> None:
+        """Ends every connection at once, and goes on accepting."""
+        for connection in list(self._connections):
+            connection.abort()
+
     async def stop(self, grace_seconds: float) -> None:
         self._is_stopping = True
         for listening in self._listening:

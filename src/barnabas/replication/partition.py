@@ -86,8 +86,8 @@ class Partition:
     # -- writing -------------------------------------------------------------------------------------------------
 
     def check_in_sync(self) -> None:
-        """Refuses acks=all while too few replicas are in sync."""
-        needed = self.log.config.min_insync_replicas
+        """Refuses acks=all while too few replicas are in sync; more than there are replicas are never asked for."""
+        needed = min(self.log.config.min_insync_replicas, len(self.replicas))
         if len(self.isr) < needed:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,

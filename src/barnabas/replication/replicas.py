@@ -15,11 +15,12 @@ from concurrent.futures import Executor
 from typing import TypeAlias
 from uuid import UUID
 
-from barnabas.base.errors import BarnabasError, DiskFailed
+from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import NO_EPOCH, TopicPartition
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.metadata.image import INTERNAL_TOPICS, ClusterImage, Topic
 from barnabas.replication.partition import Partition
+from barnabas.replication.workers import perform
 from barnabas.storage.manager import LogManager
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.work import Work
@@ -117,20 +118,9 @@ class Replicas:
             self._applied.notify_all()
 
     async def _perform(self, works: list[Work]) -> None:
-        """Runs the blocking part of each in a worker, and finishes it here; a failure has its owner in the manager."""
-        loop = asyncio.get_running_loop()
-
-        async def perform(work: Work) -> None:
-            try:
-                await loop.run_in_executor(self._workers, work.run)
-            except DiskFailed as error:
-                work.failed(error)
-            else:
-                work.finish()
-
         async with asyncio.TaskGroup() as group:
             for work in works:
-                group.create_task(perform(work))
+                group.create_task(perform(work, self._workers))
 
     def _remove(self, topic: Topic) -> list[Work]:
         works: list[Work] = []

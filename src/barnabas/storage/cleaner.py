@@ -54,14 +54,8 @@ class LogCleaner:
         self._files = files
         self._clock = clock
         self._random = random
-        self._config = config
         self._on_failure = on_failure
-        self._throttle = Throttle(clock, config.log_cleaner_io_max_bytes_per_second)
-        load = min(config.log_cleaner_io_buffer_load_factor, _KEY_MAP_LOAD_MAX) / _KEY_MAP_LOAD_MAX
-        self._settings = CleanerSettings(
-            key_map_bytes=int(config.log_cleaner_dedupe_buffer_size / config.log_cleaner_threads * load),
-            io_bytes=max(_IO_BYTES_MIN, config.log_cleaner_io_buffer_size // config.log_cleaner_threads),
-        )
+        self.reconfigure(config)
         self._offsets: dict[str, dict[TopicPartition, Offset]] = {}
         self._unwritten: list[str] = []
         """Log directories whose checkpoint is older than what is known."""
@@ -71,6 +65,16 @@ class LogCleaner:
         """Those of the jobs that wait for their next turn."""
         self._damaged: set[_LogKey] = set()
         self._look_again_ms = 0
+
+    def reconfigure(self, config: LogManagerConfig) -> None:
+        """Passes that have begun go on with what they began with."""
+        self._config = config
+        self._throttle = Throttle(self._clock, config.log_cleaner_io_max_bytes_per_second)
+        load = min(config.log_cleaner_io_buffer_load_factor, _KEY_MAP_LOAD_MAX) / _KEY_MAP_LOAD_MAX
+        self._settings = CleanerSettings(
+            key_map_bytes=int(config.log_cleaner_dedupe_buffer_size / config.log_cleaner_threads * load),
+            io_bytes=max(_IO_BYTES_MIN, config.log_cleaner_io_buffer_size // config.log_cleaner_threads),
+        )
 
     # -- how far -------------------------------------------------------------------------------------------------
 

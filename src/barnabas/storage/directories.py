@@ -73,6 +73,10 @@ class LogDirectories:
             )
         return directory.logs[partition]
 
+    def cordon(self, paths: frozenset[str]) -> None:
+        """New partitions keep out of these."""
+        self._cordoned = paths
+
     def emptiest(self) -> LogDirectory:
         """Where the next partition goes: the first of those with the fewest, cordoned ones left out."""
         self.require_online()

@@ -1,8 +1,8 @@
 """What must be synced for a log to be durable up to an offset, gathered by its owner and run by a worker thread.
 
-The plan opens its own descriptors, so that it shares nothing with the owner while it runs. The data of every dirty
-segment is synced; its indexes only once it is complete, because recovery checks and rebuilds those of the segment that
-the recovery point lies in. The leader epochs are written before the recovery point may pass the records they name.
+The plan opens its own descriptors, so that it shares nothing with the owner while it runs. Every dirty segment is
+synced with its index files; entries that still wait in memory are not, and recovery makes them again. The leader epochs
+are written before the recovery point may pass the records they name.
 
 Two steps go by name, the leader epochs and the names in the directory. Their owner cancels them before it truncates,
 moves or closes the log under a plan that still runs: a cancelled step is not taken, and never taken later.

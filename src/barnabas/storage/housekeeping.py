@@ -101,6 +101,10 @@ class Housekeeping:
             now_ms + config.producer_id_expiration_check_interval_ms, config.producer_id_expiration_check_interval_ms
         )
 
+    def reconfigure(self, config: LogManagerConfig) -> None:
+        """Intervals are those of the start."""
+        self._config = config
+
     def due_work(self, now_ms: TimestampMs) -> list[Work]:
         if self._expiry.strikes(now_ms):
             self._expire_producers(now_ms)

@@ -93,7 +93,19 @@ class LogManager:
             cleaner=self.cleaner,
         )
 
+    def reconfigure(self, config: LogManagerConfig) -> None:
+        """Takes over what may change at run time; directories, and whether there is a cleaner, stay."""
+        self._config = config
+        self.directories.cordon(config.cordoned_log_dirs)
+        self._housekeeping.reconfigure(config)
+        if self.cleaner is not None:
+            self.cleaner.reconfigure(config)
+
     # -- facts ---------------------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> LogManagerConfig:
+        return self._config
 
     def __iter__(self) -> Iterator[Log]:
         """Every log that is served."""

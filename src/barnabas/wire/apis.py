@@ -20,6 +20,7 @@ class ApiKey(IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    FIND_COORDINATOR = 10
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -72,6 +73,7 @@ _ROWS: Final = (
     _api(ApiKey.FETCH, "Fetch", (4, 18), flexible_from=12),
     _api(ApiKey.LIST_OFFSETS, "ListOffsets", (1, 11), flexible_from=6),
     _api(ApiKey.METADATA, "Metadata", (0, 13), flexible_from=9),
+    _api(ApiKey.FIND_COORDINATOR, "FindCoordinator", (0, 6), flexible_from=3),
     _api(ApiKey.API_VERSIONS, "ApiVersions", (0, 4), flexible_from=3),
     _api(ApiKey.CREATE_TOPICS, "CreateTopics", (2, 7), flexible_from=5),
     _api(ApiKey.DELETE_TOPICS, "DeleteTopics", (1, 6), flexible_from=4),

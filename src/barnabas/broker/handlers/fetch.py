@@ -242,9 +242,10 @@ class _Waiting:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, seconds: float) -> None:
+        is_over = any(partition.is_closed for partition in self._partitions)  # the broker stops: nothing will come
         for partition in self._partitions:
             partition.watchers[self._moved] = None
-        self._timer = self._loop.call_later(seconds, self._time_is_over)
+        self._timer = self._loop.call_later(0 if is_over else seconds, self._time_is_over)
 
     def _moved(self, partition: Partition) -> None:
         if self._attempt.read() or partition.is_closed:

@@ -7,12 +7,15 @@ succeeds or fails alone.
 A transactional id is refused: with an error at which clients stop at once.
 """
 
+from struct import Struct
 from typing import Final
 
-from barnabas.base.errors import BarnabasError, DiskFailed, InvalidRecords
+from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed, InvalidRecords
+from barnabas.base.filesystem import Buffer
+from barnabas.base.ids import Offset
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
-from barnabas.records.batch import HEADER_BYTES, MAGIC, Codec, read_header
+from barnabas.records.batch import HEADER_BYTES, MAGIC, PREFIX_BYTES, TRANSACTIONAL, Codec, read_header
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.tick import AppendTick
@@ -34,6 +37,11 @@ _ACKS: Final = (ALL_ACKS, NO_ACKS, 1)
 _ZSTD_FROM: Final = 7
 _ADMIN_CLIENT: Final = "__admin_client"
 """The client id with which Kafka's own coordinators write to internal topics."""
+_NO_OFFSET: Final = -1
+_BATCH_START: Final = Struct(">qiib")
+"""Base offset, length, leader epoch, magic: what every format of Kafka's begins with, old ones too."""
+_LENGTH_MIN: Final = 14
+"""Of a batch in the oldest format."""
 
 
 class ProduceHandler:
@@ -71,16 +79,23 @@ class ProduceHandler:
         partition = self._replicas.find(topic.name, topic.topic_id, wanted.index)
         if self._replicas.is_internal(partition.name.topic) and request.client_id != _ADMIN_CLIENT:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is internal")
-        records = wanted.records
-        if records is None or len(records) < HEADER_BYTES:
-            raise InvalidRecords("a produce request has exactly one record batch for each partition")
-        if records[16] != MAGIC:
-            raise InvalidRecords(f"record batches have magic {MAGIC}, not {records[16]}")
-        if request.version < _ZSTD_FROM and read_header(records).codec_number == Codec.ZSTD:
+        records = _only_batch(wanted.records)
+        header = read_header(records)
+        if request.version < _ZSTD_FROM and header.codec_number == Codec.ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs version {_ZSTD_FROM}")
-        if pending.acks == ALL_ACKS:
-            partition.check_in_sync()
-        appended = partition.append(records)
+        if header.attributes & TRANSACTIONAL:
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id"
+            )
+        try:
+            if header.base_offset != 0:
+                raise InvalidRecords(f"the base offset of a client's batch is 0, not {header.base_offset}")
+            if pending.acks == ALL_ACKS:
+                partition.check_in_sync()
+            appended = partition.append(records)
+        except BarnabasError as error:
+            pending.refused(reply, wanted.index, error, NO_LEADER, _told_start(partition, error))
+            return
         pending.wait()
 
         def when_appended(error: DiskFailed | None) -> None:
@@ -99,6 +114,37 @@ class ProduceHandler:
         ):
             return self._replicas.leader_of(topic.name, topic.topic_id, wanted.index)
         return NO_LEADER
+
+
+def _only_batch(records: Buffer | None) -> Buffer:
+    """The one batch that there must be. A piece of another one behind it is dropped, as Kafka does."""
+    if records is None or len(records) < _BATCH_START.size:
+        raise InvalidRecords("a produce request has exactly one record batch for each partition")
+    _, length, _, magic = _BATCH_START.unpack_from(records)
+    if length < _LENGTH_MIN or not 0 <= magic <= MAGIC:
+        raise CorruptBatch(f"a batch of {length} bytes with magic {magic}")
+    end = PREFIX_BYTES + length
+    if magic != MAGIC:
+        raise InvalidRecords(f"record batches have magic {MAGIC}, not {magic}")
+    if end > len(records):
+        raise InvalidRecords(f"the batch has {end} bytes, of which {len(records)} came")
+    if end < HEADER_BYTES:
+        raise CorruptBatch(f"a batch of {end} bytes is smaller than its header")
+    if end == len(records):
+        return records
+    rest = memoryview(records)[end:]
+    if len(rest) >= _BATCH_START.size and PREFIX_BYTES + _BATCH_START.unpack_from(rest)[1] <= len(rest):
+        raise InvalidRecords("a produce request has exactly one record batch for each partition")
+    return memoryview(records)[:end]
+
+
+def _told_start(partition: Partition, error: BarnabasError) -> Offset:
+    """Where the log starts, which Kafka tells with an error that comes out of a log in order."""
+    is_of_the_batch = isinstance(error, CorruptBatch) and not isinstance(error, InvalidRecords)
+    is_too_large = isinstance(error, KafkaError) and error.code == ErrorCode.MESSAGE_TOO_LARGE
+    if is_of_the_batch or is_too_large or isinstance(error, DiskFailed):
+        return _NO_OFFSET
+    return partition.log.log_start_offset
 
 
 class _PendingProduce:
@@ -129,13 +175,25 @@ class _PendingProduce:
         )
 
     def refused(
-        self, reply: list[ProducePartitionReply], index: int, error: BarnabasError, leader: LeaderAndEpoch
+        self,
+        reply: list[ProducePartitionReply],
+        index: int,
+        error: BarnabasError,
+        leader: LeaderAndEpoch,
+        log_start_offset: Offset = _NO_OFFSET,
     ) -> None:
         self._failure = error
         code, message = refusal_of(error)
         errors = [RecordError(place, message) for place in error.indexes] if isinstance(error, InvalidRecords) else ()
         reply.append(
-            ProducePartitionReply(index, code, record_errors=errors, error_message=message, current_leader=leader)
+            ProducePartitionReply(
+                index,
+                code,
+                log_start_offset=log_start_offset,
+                record_errors=errors,
+                error_message=message,
+                current_leader=leader,
+            )
         )
 
     def settle(self) -> None:

@@ -1,0 +1,60 @@
+"""AlterConfigs, versions 0 to 2: a resource gets these settings and loses all others.
+
+The older of the two APIs; IncrementalAlterConfigs changes single settings and is what tools use today. Levels of
+loggers cannot be changed by this one.
+"""
+
+from collections import Counter
+from typing import Any
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.settings import SettingTable
+from barnabas.broker.dispatch import Values
+from barnabas.broker.handlers.config_changes import ConfigChanger, Configs
+from barnabas.broker.handlers.errors import refusal_of
+from barnabas.broker.request import Request
+from barnabas.broker.services import Services
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.messages import decode_request
+
+
+class AlterConfigsHandler:
+    def __init__(self, services: Services) -> None:
+        self._changer = ConfigChanger(services)
+
+    async def __call__(self, request: Request) -> Values:
+        asked = decode_request(ApiKey.ALTER_CONFIGS, request.version, request.body)
+        counts = Counter((one.resource_type, one.resource_name) for one in asked.resources)
+        responses = []
+        for resource in asked.resources:
+            kind, name = resource.resource_type, resource.resource_name
+            response: dict[str, object] = {"resource_type": kind, "resource_name": name, "error_message": None}
+            try:
+                if counts[kind, name] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has this resource twice")
+                change = _replacement(resource.configs)
+                await self._changer.apply(request, kind, name, change, validate_only=asked.validate_only)
+            except BarnabasError as error:
+                response["error_code"], response["error_message"] = refusal_of(error)
+            responses.append(response)
+        return {"throttle_time_ms": request.throttle_ms, "responses": responses}
+
+
+class _Replacement:
+    def __init__(self, configs: Configs) -> None:
+        self._configs = configs
+
+    def __call__(self, before: Configs, table: SettingTable) -> Configs:
+        return self._configs
+
+
+def _replacement(given: Any) -> _Replacement:
+    configs: dict[str, str] = {}
+    for one in given:
+        if one.value is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{one.name} needs a value")
+        if one.name in configs:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{one.name} is given twice")
+        configs[one.name] = one.value
+    return _Replacement(configs)

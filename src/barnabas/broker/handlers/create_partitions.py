@@ -1,0 +1,66 @@
+"""CreatePartitions, versions 0 to 3: topics grow to a number of partitions; they never shrink.
+
+Answered when the new partitions are served here. The new ones go where the request says, or by the rule that placed the
+first ones. Records that have a key may go to another partition than before: that is the caller's to know.
+"""
+
+from collections import Counter
+from typing import Any, Final
+
+from barnabas.base.errors import BarnabasError
+from barnabas.broker.authorizer import Operation
+from barnabas.broker.dispatch import Values
+from barnabas.broker.handlers.deadlines import TIMED_OUT, milliseconds
+from barnabas.broker.handlers.errors import refusal_of
+from barnabas.broker.request import Request
+from barnabas.broker.services import Services
+from barnabas.metadata.image import ClusterImage
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.messages import decode_request
+
+_PARTITIONS_TOGETHER_MAX: Final = 10_000
+
+
+class CreatePartitionsHandler:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def __call__(self, request: Request) -> Values:
+        asked = decode_request(ApiKey.CREATE_PARTITIONS, request.version, request.body)
+        timeout_ms = milliseconds(asked.timeout)
+        if timeout_ms <= 0:
+            return {"results": [{"name": topic.name, **TIMED_OUT} for topic in asked.topics]}
+        counts = Counter(topic.name for topic in asked.topics)
+        results = []
+        for topic in {topic.name: topic for topic in asked.topics}.values():
+            try:
+                if counts[topic.name] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has this topic twice")
+                self._services.check_topic(request, Operation.ALTER, topic.name)
+                await self._grow(topic, timeout_ms, validate_only=asked.validate_only)
+            except BarnabasError as error:
+                code, message = refusal_of(error)
+                results.append({"name": topic.name, "error_code": code, "error_message": message})
+            else:
+                results.append({"name": topic.name, "error_code": ErrorCode.NONE, "error_message": None})
+        return {"throttle_time_ms": request.throttle_ms, "results": results}
+
+    async def _grow(self, topic: Any, timeout_ms: int, *, validate_only: bool) -> None:
+        services = self._services
+        known = services.image.topics.get(topic.name)
+        if known is not None and topic.count - len(known.partitions) > _PARTITIONS_TOGETHER_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS, f"at most {_PARTITIONS_TOGETHER_MAX} partitions can be added at once"
+            )
+        assignments = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
+        grown = await services.topics.add_partitions(
+            services.image, topic.name, topic.count, assignments, validate_only=validate_only
+        )
+
+        def is_served(image: ClusterImage) -> bool:
+            now = image.topics_by_id.get(grown.topic_id)
+            return now is None or len(now.partitions) >= len(grown.partitions)
+
+        if not validate_only:
+            await services.until_served(is_served, timeout_ms)

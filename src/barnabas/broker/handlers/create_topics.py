@@ -1,0 +1,144 @@
+"""CreateTopics, versions 2 to 7: new topics, each made or refused alone, and answered when it can be used here.
+
+-1 partitions or replicas mean the broker's defaults. A manual assignment stands instead of both, which must then be -1.
+A name that comes twice in a request is refused, as in Kafka, and a request for more than ten thousand partitions as a
+whole. Validate-only does everything but write. From version 5 the answer has the topic's settings.
+
+Policies of the operator's own (`create.topic.policy.class.name`) do not exist.
+"""
+
+from collections import Counter
+from typing import Any, Final
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import topic_name_problem
+from barnabas.broker.authorizer import Operation
+from barnabas.broker.config_views import topic_entries
+from barnabas.broker.dispatch import Values
+from barnabas.broker.handlers.deadlines import TIMED_OUT, milliseconds
+from barnabas.broker.handlers.errors import refusal_of
+from barnabas.broker.request import Request
+from barnabas.broker.services import Services
+from barnabas.metadata.topics import TopicPlan
+from barnabas.storage.directory import CLUSTER_METADATA
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.messages import decode_request
+
+_DEFAULT: Final = -1
+_PARTITIONS_TOGETHER_MAX: Final = 10_000
+
+
+class CreateTopicsHandler:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def __call__(self, request: Request) -> Values:
+        asked = decode_request(ApiKey.CREATE_TOPICS, request.version, request.body)
+        timeout_ms = milliseconds(asked.timeout)
+        if timeout_ms <= 0:
+            return {"topics": [{"name": topic.name, **TIMED_OUT, "configs": []} for topic in asked.topics]}
+        counts = Counter(topic.name for topic in asked.topics)
+        once = [topic for topic in asked.topics if counts[topic.name] == 1]
+        twice = [name for name, count in counts.items() if count > 1]
+        is_too_much = sum(self._partition_count(topic) for topic in once) > _PARTITIONS_TOGETHER_MAX
+        topics = []
+        for topic in once:
+            try:
+                if is_too_much:
+                    raise KafkaError(
+                        ErrorCode.POLICY_VIOLATION,
+                        f"a request may create {_PARTITIONS_TOGETHER_MAX} partitions, and this one is for more",
+                    )
+                plan = self._plan(request, topic)
+                if not asked.validate_only:
+                    await self._create(plan, timeout_ms)
+                topics.append(self._created(plan))
+            except BarnabasError as error:
+                topics.append(_refused(topic.name, error))
+        duplicate = KafkaError(ErrorCode.INVALID_REQUEST, "the request has this topic twice")
+        topics += [_refused(name, duplicate) for name in twice]
+        return {"throttle_time_ms": request.throttle_ms, "topics": topics}
+
+    def _partition_count(self, topic: Any) -> int:
+        if topic.assignments:
+            return len(topic.assignments)
+        if topic.num_partitions == _DEFAULT:
+            return self._services.settings.config.num_partitions
+        count: int = topic.num_partitions
+        return max(0, count)
+
+    def _plan(self, request: Request, topic: Any) -> TopicPlan:
+        services = self._services
+        if not services.allows_cluster(request, Operation.CREATE):
+            services.check_topic(request, Operation.CREATE, topic.name)
+        if topic.name == CLUSTER_METADATA.topic:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic '{topic.name}' is not for clients")
+        image = services.image
+        configs: dict[str, str] = {}
+        if topic_name_problem(topic.name) is None and topic.name not in image.topics:
+            configs = self._checked_configs(topic.configs)
+        if topic.assignments:
+            return services.topics.plan_assigned(image, topic.name, _assignments(topic), configs)
+        config = services.settings.config
+        partition_count = config.num_partitions if topic.num_partitions == _DEFAULT else topic.num_partitions
+        factor = topic.replication_factor
+        if factor == _DEFAULT:
+            factor = config.default_replication_factor
+        return services.topics.plan(image, topic.name, partition_count, factor, configs)
+
+    def _checked_configs(self, given: Any) -> dict[str, str]:
+        configs: dict[str, str] = {}
+        for one in given:
+            if one.value is None:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, f"{one.name} needs a value")
+            configs[one.name] = one.value
+        services = self._services
+        services.settings.topic_defaults(services.image, services.broker_id).with_topic_settings(configs)
+        return configs
+
+    async def _create(self, plan: TopicPlan, timeout_ms: int) -> None:
+        await self._services.topics.create(plan)
+        topic_id = plan.assignment.topic_id
+        await self._services.until_served(lambda image: topic_id in image.topics_by_id, timeout_ms)
+
+    def _created(self, plan: TopicPlan) -> Values:
+        partitions = plan.assignment.partitions
+        services = self._services
+        entries = topic_entries(services.settings, services.image, services.broker_id, plan.configs)
+        return {
+            "name": plan.assignment.topic,
+            "topic_id": plan.assignment.topic_id,
+            "error_code": ErrorCode.NONE,
+            "error_message": None,
+            "num_partitions": len(partitions),
+            "replication_factor": len(partitions[0].replicas),
+            "configs": [
+                {
+                    "name": entry.name,
+                    "value": entry.shown_value,
+                    "read_only": False,
+                    "config_source": entry.source,
+                    "is_sensitive": entry.setting.is_sensitive,
+                }
+                for entry in entries
+            ],
+        }
+
+
+def _assignments(topic: Any) -> dict[int, tuple[int, ...]]:
+    if topic.replication_factor != _DEFAULT or topic.num_partitions != _DEFAULT:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "with an assignment, the numbers of partitions and of replicas must be -1"
+        )
+    assignments: dict[int, tuple[int, ...]] = {}
+    for one in topic.assignments:
+        if one.partition_index in assignments:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {one.partition_index} is assigned twice")
+        assignments[one.partition_index] = one.broker_ids
+    return assignments
+
+
+def _refused(name: str, error: BarnabasError) -> Values:
+    code, message = refusal_of(error)
+    return {"name": name, "error_code": code, "error_message": message, "configs": []}

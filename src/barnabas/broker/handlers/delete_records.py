@@ -1,0 +1,59 @@
+"""DeleteRecords, versions 0 to 2: the start of partitions moves up, and what lies before it is gone.
+
+-1 stands for the high watermark. A topic that is only compacted is POLICY_VIOLATION, an internal one
+INVALID_TOPIC_EXCEPTION, an offset beyond the high watermark OFFSET_OUT_OF_RANGE; one before the start changes nothing.
+Segments that lie wholly before the start are removed by the next round of retention.
+"""
+
+from typing import Any, Final
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import Offset
+from barnabas.base.uuid import ZERO_UUID
+from barnabas.broker.authorizer import Operation
+from barnabas.broker.dispatch import Values
+from barnabas.broker.handlers.errors import refusal_of
+from barnabas.broker.request import Request
+from barnabas.broker.services import Services
+from barnabas.metadata.image import INTERNAL_TOPICS
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.messages import decode_request
+
+_HIGH_WATERMARK: Final = -1
+_NO_OFFSET: Final = -1
+
+
+class DeleteRecordsHandler:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def __call__(self, request: Request) -> Values:
+        asked = decode_request(ApiKey.DELETE_RECORDS, request.version, request.body)
+        topics = []
+        for topic in asked.topics:
+            wanted = {one.partition_index: one for one in topic.partitions}.values()
+            partitions = [self._delete(request, topic.name, one) for one in wanted]
+            topics.append({"name": topic.name, "partitions": partitions})
+        return {"throttle_time_ms": request.throttle_ms, "topics": topics}
+
+    def _delete(self, request: Request, topic: str, one: Any) -> Values:
+        try:
+            self._services.check_topic(request, Operation.DELETE, topic)
+            start = self._move_start(topic, one.partition_index, one.offset)
+        except BarnabasError as error:
+            code = refusal_of(error).code
+            return {"partition_index": one.partition_index, "low_watermark": _NO_OFFSET, "error_code": code}
+        return {"partition_index": one.partition_index, "low_watermark": start, "error_code": ErrorCode.NONE}
+
+    def _move_start(self, topic: str, index: int, offset: Offset) -> Offset:
+        partition = self._services.replicas.find(topic, ZERO_UUID, index)
+        if topic in INTERNAL_TOPICS:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
+        config = partition.log.config
+        if config.is_compacted and not config.is_deleted:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} is compacted only: its records cannot be deleted")
+        if offset < _HIGH_WATERMARK:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is negative")
+        target = partition.log.high_watermark if offset == _HIGH_WATERMARK else offset
+        return self._services.logs.delete_records(partition.name, target)

@@ -1,0 +1,50 @@
+"""DescribeCluster, versions 0 to 2: cluster id, controller and brokers, by the addresses of the request's listener.
+
+This is a broker's endpoint: who asks for a controller's gets MISMATCHED_ENDPOINT_TYPE. There are no fenced brokers: one
+that is not registered is not there.
+"""
+
+from typing import Final
+
+from barnabas.broker.dispatch import Values
+from barnabas.broker.handlers.operations import NOT_TOLD, cluster_operations
+from barnabas.broker.handlers.topic_views import broker_addresses, controller_id
+from barnabas.broker.request import Request
+from barnabas.broker.services import Services
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages import decode_request
+
+_BROKERS: Final = 1
+_CONTROLLERS: Final = 2
+
+
+class DescribeClusterHandler:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def __call__(self, request: Request) -> Values:
+        asked = decode_request(ApiKey.DESCRIBE_CLUSTER, request.version, request.body)
+        endpoint_type = getattr(asked, "endpoint_type", _BROKERS)
+        if endpoint_type == _CONTROLLERS:
+            return _refused(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is the endpoint of a broker, not of a controller")
+        if endpoint_type != _BROKERS:
+            return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {endpoint_type}")
+        operations = NOT_TOLD
+        if asked.include_cluster_authorized_operations:
+            operations = cluster_operations(self._services, request)
+        return {
+            "throttle_time_ms": request.throttle_ms,
+            "error_code": ErrorCode.NONE,
+            "cluster_id": self._services.cluster_id,
+            "controller_id": controller_id(self._services),
+            "brokers": [
+                {"broker_id": one.id, "host": one.endpoint.host, "port": one.endpoint.port, "rack": one.rack}
+                for one in broker_addresses(self._services, request.listener)
+            ],
+            "cluster_authorized_operations": operations,
+        }
+
+
+def _refused(code: ErrorCode, message: str) -> Values:
+    return {"error_code": code, "error_message": message, "cluster_id": "", "brokers": []}

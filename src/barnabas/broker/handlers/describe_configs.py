@@ -1,0 +1,123 @@
+"""DescribeConfigs, versions 1 to 4: the settings of topics and brokers, and the levels of loggers.
+
+| resource | named by | answer |
+|---|---|---|
+| TOPIC | its name | every topic setting |
+| BROKER | this broker's id | every setting of the broker |
+| BROKER | nothing | those that were changed for all brokers |
+| BROKER_LOGGER | this broker's id | every logger's level |
+
+Passwords are never told. Groups and client metrics have no settings here: INVALID_REQUEST.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import topic_name_problem
+from barnabas.broker.authorizer import Operation
+from barnabas.broker.config_views import (
+    ConfigEntry,
+    ConfigSource,
+    broker_entries,
+    default_broker_entries,
+    topic_entries,
+)
+from barnabas.broker.dispatch import Values
+from barnabas.broker.handlers.config_resources import ResourceType, check_own_id
+from barnabas.broker.handlers.errors import refusal_of
+from barnabas.broker.loggers import logger_levels
+from barnabas.broker.request import Request
+from barnabas.broker.services import Services
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.messages import decode_request
+
+
+class DescribeConfigsHandler:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def __call__(self, request: Request) -> Values:
+        asked = decode_request(ApiKey.DESCRIBE_CONFIGS, request.version, request.body)
+        # As in Kafka, one resource of a type that does not exist spoils the whole request.
+        is_spoiled = any(resource.resource_type not in tuple(ResourceType) for resource in asked.resources)
+        results = []
+        for resource in asked.resources:
+            result: dict[str, object] = {
+                "resource_type": resource.resource_type,
+                "resource_name": resource.resource_name,
+                "error_code": ErrorCode.NONE,
+                "error_message": "",
+                "configs": [],
+            }
+            try:
+                if is_spoiled:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "there is no such type of resource")
+                result["configs"] = self._describe(request, asked, resource)
+            except BarnabasError as error:
+                result["error_code"], result["error_message"] = refusal_of(error)
+            results.append(result)
+        return {"throttle_time_ms": request.throttle_ms, "results": results}
+
+    def _describe(self, request: Request, asked: Any, resource: Any) -> list[Values]:
+        services, name = self._services, resource.resource_name
+        wanted = frozenset(resource.configuration_keys or ())
+        if resource.resource_type == ResourceType.TOPIC:
+            services.check_topic(request, Operation.DESCRIBE_CONFIGS, name)
+            return _shown(self._of_topic(name), asked, wanted)
+        services.check_cluster(request, Operation.DESCRIBE_CONFIGS)
+        if resource.resource_type == ResourceType.BROKER:
+            return _shown(self._of_broker(name), asked, wanted)
+        if resource.resource_type == ResourceType.BROKER_LOGGER:
+            check_own_id(services.broker_id, name)
+            return [_logger_level(*level) for level in logger_levels().items() if not wanted or level[0] in wanted]
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {resource.resource_type} have no settings here")
+
+    def _of_topic(self, name: str) -> Sequence[ConfigEntry]:
+        services = self._services
+        if (problem := topic_name_problem(name)) is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        if name not in services.image.topics:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+        configs = services.image.configs_of_topic(name)
+        return topic_entries(services.settings, services.image, services.broker_id, configs)
+
+    def _of_broker(self, name: str) -> Sequence[ConfigEntry]:
+        services = self._services
+        if not name:
+            return default_broker_entries(services.image)
+        check_own_id(services.broker_id, name)
+        return broker_entries(services.settings, services.image, services.broker_id)
+
+
+def _shown(entries: Sequence[ConfigEntry], asked: Any, wanted: frozenset[str]) -> list[Values]:
+    return [_entry(entry, asked) for entry in entries if not wanted or entry.name in wanted]
+
+
+def _entry(entry: ConfigEntry, asked: Any) -> Values:
+    synonyms = entry.synonyms if asked.include_synonyms else ()
+    is_sensitive = entry.setting.is_sensitive
+    with_documentation = getattr(asked, "include_documentation", False)
+    return {
+        "name": entry.name,
+        "value": entry.shown_value,
+        "read_only": entry.is_read_only,
+        "config_source": entry.source,
+        "is_sensitive": is_sensitive,
+        "synonyms": [
+            {"name": one.name, "value": None if is_sensitive else one.value, "source": one.source} for one in synonyms
+        ],
+        "config_type": entry.setting.type,
+        "documentation": entry.setting.doc if with_documentation else None,
+    }
+
+
+def _logger_level(name: str, level: str) -> Values:
+    return {
+        "name": name,
+        "value": level,
+        "config_source": ConfigSource.LOGGER,
+        "synonyms": [],
+        "documentation": "",
+    }

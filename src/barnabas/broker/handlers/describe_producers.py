@@ -1,0 +1,59 @@
+"""DescribeProducers, version 0: who writes to a partition, as far as its leader remembers."""
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import topic_name_problem
+from barnabas.base.uuid import ZERO_UUID
+from barnabas.broker.authorizer import Operation
+from barnabas.broker.dispatch import Values
+from barnabas.broker.handlers.errors import refusal_of
+from barnabas.broker.request import Request
+from barnabas.broker.services import Services
+from barnabas.storage.producer_state import ProducerState
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.messages import decode_request
+
+_NO_OFFSET = -1
+
+
+class DescribeProducersHandler:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def __call__(self, request: Request) -> Values:
+        asked = decode_request(ApiKey.DESCRIBE_PRODUCERS, request.version, request.body)
+        topics = [
+            {
+                "name": topic.name,
+                "partitions": [self._describe(request, topic.name, index) for index in topic.partition_indexes],
+            }
+            for topic in asked.topics
+        ]
+        return {"throttle_time_ms": request.throttle_ms, "topics": topics}
+
+    def _describe(self, request: Request, topic: str, index: int) -> Values:
+        try:
+            self._services.check_topic(request, Operation.READ, topic)
+            if (problem := topic_name_problem(topic)) is not None:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+            partition = self._services.replicas.find(topic, ZERO_UUID, index)
+        except BarnabasError as error:
+            code, message = refusal_of(error)
+            return {"partition_index": index, "error_code": code, "error_message": message, "active_producers": []}
+        return {
+            "partition_index": index,
+            "error_code": ErrorCode.NONE,
+            "active_producers": [_producer(state) for state in partition.log.producers],
+        }
+
+
+def _producer(state: ProducerState) -> Values:
+    first_offset = state.transaction_first_offset
+    return {
+        "producer_id": state.producer_id,
+        "producer_epoch": state.epoch,
+        "last_sequence": state.last_sequence,
+        "last_timestamp": state.last_timestamp,
+        "coordinator_epoch": state.coordinator_epoch,
+        "current_txn_start_offset": _NO_OFFSET if first_offset is None else first_offset,
+    }

@@ -1,0 +1,54 @@
+"""InitProducerId, versions 0 to 5: an id for an idempotent producer, never given before.
+
+A producer that brings an id and an epoch (from version 3) gets a new id, with which it starts over: the epoch belongs
+to transactions. A transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, at which clients stop at once
+instead of asking again.
+"""
+
+from typing import Final
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import NO_EPOCH, NO_PRODUCER, ProducerId
+from barnabas.broker.authorizer import Operation
+from barnabas.broker.dispatch import Values
+from barnabas.broker.handlers.errors import refusal_of
+from barnabas.broker.request import Request
+from barnabas.broker.services import Services
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.messages import decode_request
+
+_FIRST_EPOCH: Final = 0
+
+
+class InitProducerIdHandler:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def __call__(self, request: Request) -> Values:
+        asked = decode_request(ApiKey.INIT_PRODUCER_ID, request.version, request.body)
+        try:
+            self._services.check_cluster(request, Operation.IDEMPOTENT_WRITE)
+            _check(
+                asked.transactional_id,
+                getattr(asked, "producer_id", NO_PRODUCER),
+                getattr(asked, "producer_epoch", NO_EPOCH),
+            )
+            producer_id = await self._services.producer_ids.take()
+        except BarnabasError as error:
+            return {"error_code": refusal_of(error).code, "producer_id": NO_PRODUCER, "producer_epoch": NO_EPOCH}
+        return {
+            "throttle_time_ms": request.throttle_ms,
+            "error_code": ErrorCode.NONE,
+            "producer_id": producer_id,
+            "producer_epoch": _FIRST_EPOCH,
+        }
+
+
+def _check(transactional_id: str | None, producer_id: ProducerId, producer_epoch: int) -> None:
+    if transactional_id == "":
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id must not be empty")
+    if (producer_id == NO_PRODUCER) != (producer_epoch == NO_EPOCH):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer brings its id and its epoch, or neither")
+    if transactional_id is not None:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported")

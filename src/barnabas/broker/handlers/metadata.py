@@ -1,0 +1,168 @@
+"""Metadata, versions 0 to 13: the brokers, and the topics that a client asks for by name, by id, or all.
+
+| topics in the request | answer |
+|---|---|
+| null, in version 0 an empty list | all topics |
+| an empty list | none |
+| names | those; one that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and made meanwhile if that is allowed |
+| ids, from version 12 | those; the others are UNKNOWN_TOPIC_ID |
+
+Brokers are told by the addresses of the listener that the request came in through. What is listed is served here, so
+that a client can use it at once.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+from uuid import UUID
+
+from barnabas.base.ids import topic_name_problem
+from barnabas.base.uuid import ZERO_UUID
+from barnabas.broker.authorizer import Operation
+from barnabas.broker.dispatch import Values
+from barnabas.broker.handlers.operations import NOT_TOLD, cluster_operations, topic_operations
+from barnabas.broker.handlers.topic_views import PartitionViews, broker_addresses, controller_id
+from barnabas.broker.request import Request
+from barnabas.broker.services import Services
+from barnabas.metadata.image import INTERNAL_TOPICS, Topic
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages import decode_request
+
+_ALL_BY_NULL_FROM: Final = 1
+_TOPIC_ID_FROM: Final = 10
+_BY_ID_FROM: Final = 12
+
+
+class MetadataHandler:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def __call__(self, request: Request) -> Values:
+        asked = decode_request(ApiKey.METADATA, request.version, request.body)
+        wanted = asked.topics
+        if wanted and not _is_well_named(request.version, wanted):
+            return _refused(wanted)
+        answer = _Answer(self._services, request, asked)
+        if wanted is None or (not wanted and request.version < _ALL_BY_NULL_FROM):
+            answer.add_all()
+        elif request.version >= _BY_ID_FROM and any(one.topic_id for one in wanted):
+            answer.add_ids(dict.fromkeys(one.topic_id for one in wanted if one.topic_id))
+        else:
+            answer.add_names(dict.fromkeys(one.name for one in wanted))
+        return answer.values()
+
+
+def _is_well_named(version: int, wanted: Iterable[Any]) -> bool:
+    """Ids may stand for names from version 12 on; before, the request has to name every topic and give no id."""
+    if version >= _BY_ID_FROM:
+        return all(one.topic_id or one.name is not None for one in wanted) or any(one.topic_id for one in wanted)
+    return all(one.name is not None and not (version >= _TOPIC_ID_FROM and one.topic_id) for one in wanted)
+
+
+def _refused(wanted: Iterable[Any]) -> Values:
+    topics = [
+        {
+            "error_code": ErrorCode.INVALID_REQUEST,
+            "name": one.name or "",
+            "topic_id": one.topic_id,
+            "partitions": [],
+        }
+        for one in wanted
+    ]
+    return {"brokers": [], "topics": topics, "error_code": ErrorCode.INVALID_REQUEST}
+
+
+class _Answer:
+    """One answer in the making."""
+
+    def __init__(self, services: Services, request: Request, asked: Any) -> None:
+        self._services = services
+        self._request = request
+        self._image = services.image
+        self._views = PartitionViews(services, request.listener)
+        self._may_create = getattr(asked, "allow_auto_topic_creation", True)
+        self._tells_operations = getattr(asked, "include_topic_authorized_operations", False)
+        self._tells_cluster_operations = getattr(asked, "include_cluster_authorized_operations", False)
+        self._topics: list[Values] = []
+
+    def add_all(self) -> None:
+        for topic in self._image.topics.values():
+            if self._services.allows_topic(self._request, Operation.DESCRIBE, topic.name):
+                self._add(topic)
+
+    def add_ids(self, topic_ids: Iterable[UUID]) -> None:
+        for topic_id in topic_ids:
+            topic = self._image.topics_by_id.get(topic_id)
+            if topic is None:
+                self._add_error(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+            elif not self._services.allows_topic(self._request, Operation.DESCRIBE, topic.name):
+                # Not the name: whoever has only the id must not learn it.
+                self._add_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
+            else:
+                self._add(topic)
+
+    def add_names(self, names: Iterable[str]) -> None:
+        for name in names:
+            topic = self._image.topics.get(name)
+            if not self._services.allows_topic(self._request, Operation.DESCRIBE, name):
+                self._add_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
+            elif topic is not None:
+                self._add(topic)
+            elif topic_name_problem(name) is not None:
+                self._add_error(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
+            else:
+                self._add_error(self._missing(name), name)
+
+    def _missing(self, name: str) -> ErrorCode:
+        """Begins to make the topic, if that may be."""
+        config = self._services.settings.config
+        if not (config.auto_create_topics_enable and self._may_create):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        may_create_all = self._services.allows_cluster(self._request, Operation.CREATE)
+        if not (may_create_all or self._services.allows_topic(self._request, Operation.CREATE, name)):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        self._services.auto_creation.begin(self._image, name, config.num_partitions, config.default_replication_factor)
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _add(self, topic: Topic) -> None:
+        self._topics.append(
+            {
+                "error_code": ErrorCode.NONE,
+                "name": topic.name,
+                "topic_id": topic.id,
+                "is_internal": topic.is_internal,
+                "partitions": self._views.of(topic, topic.partitions),
+                "topic_authorized_operations": self._operations(topic.name),
+            }
+        )
+
+    def _add_error(self, code: ErrorCode, name: str | None, topic_id: UUID = ZERO_UUID) -> None:
+        self._topics.append(
+            {
+                "error_code": code,
+                "name": name,
+                "topic_id": topic_id,
+                "is_internal": name in INTERNAL_TOPICS,
+                "partitions": [],
+                "topic_authorized_operations": NOT_TOLD if name is None else self._operations(name),
+            }
+        )
+
+    def _operations(self, name: str) -> int:
+        return topic_operations(self._services, self._request, name) if self._tells_operations else NOT_TOLD
+
+    def values(self) -> Values:
+        operations = NOT_TOLD
+        if self._tells_cluster_operations:
+            operations = cluster_operations(self._services, self._request)
+        return {
+            "throttle_time_ms": self._request.throttle_ms,
+            "brokers": [
+                {"node_id": one.id, "host": one.endpoint.host, "port": one.endpoint.port, "rack": one.rack}
+                for one in broker_addresses(self._services, self._request.listener)
+            ],
+            "cluster_id": self._services.cluster_id,
+            "controller_id": controller_id(self._services),
+            "topics": self._topics,
+            "cluster_authorized_operations": operations,
+        }

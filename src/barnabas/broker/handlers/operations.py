@@ -1,0 +1,51 @@
+"""What a client is told it may do: a set of operations as the bits of a number, by Kafka's numbers for them."""
+
+from typing import Final
+
+from barnabas.broker.authorizer import Operation, Resource
+from barnabas.broker.request import Request
+from barnabas.broker.services import Services
+
+NOT_TOLD: Final = -(2**31)
+"""When nobody asked."""
+
+_BITS: Final = {
+    Operation.READ: 3,
+    Operation.WRITE: 4,
+    Operation.CREATE: 5,
+    Operation.DELETE: 6,
+    Operation.ALTER: 7,
+    Operation.DESCRIBE: 8,
+    Operation.CLUSTER_ACTION: 9,
+    Operation.DESCRIBE_CONFIGS: 10,
+    Operation.ALTER_CONFIGS: 11,
+    Operation.IDEMPOTENT_WRITE: 12,
+}
+_OF_TOPICS: Final = (
+    Operation.READ,
+    Operation.WRITE,
+    Operation.CREATE,
+    Operation.DELETE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+_OF_THE_CLUSTER: Final = (
+    Operation.CREATE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.CLUSTER_ACTION,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+    Operation.IDEMPOTENT_WRITE,
+)
+
+
+def topic_operations(services: Services, request: Request, name: str) -> int:
+    return sum(1 << _BITS[one] for one in _OF_TOPICS if services.allows_topic(request, one, name))
+
+
+def cluster_operations(services: Services, request: Request) -> int:
+    allows = services.authorizer.allows
+    return sum(1 << _BITS[one] for one in _OF_THE_CLUSTER if allows(request, one, Resource.CLUSTER, "kafka-cluster"))

@@ -1,0 +1,104 @@
+"""Which offset a question about time, or about an end of the log, has for an answer.
+
+| timestamp | from version | answer |
+|---|---|---|
+| -1 | 1 | the end: the high watermark, or the last stable offset for readers of committed records |
+| -2 | 1 | the start |
+| -3 | 7 | the first record with the largest timestamp |
+| -4 | 8 | the start of what is stored here: the start |
+| -5 | 9 | the end of what is in tiered storage: there is none |
+| -6 | 11 | the first record that tiered storage is to get: there is none |
+| 0 and more | 1 | the first record that is not older |
+
+Records that a reader may not read yet are not found. A search reads the log at one place; when the page cache does not
+hold it, a worker thread brings it in before, so that the event loop does not wait for a disk.
+"""
+
+import asyncio
+from concurrent.futures import Executor
+from typing import Final, NamedTuple
+
+from barnabas.base.ids import NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from barnabas.replication.partition import Partition
+from barnabas.storage.segment import FileSlice
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+NO_OFFSET: Final = -1
+
+_FROM_VERSION: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+_SEARCHED_BYTES: Final = 1 << 20
+"""More than lies between two entries of the index, and a batch of the usual largest size."""
+
+
+class FoundOffset(NamedTuple):
+    timestamp: TimestampMs = NO_TIMESTAMP
+    offset: Offset = NO_OFFSET
+    leader_epoch: LeaderEpoch = NO_EPOCH
+
+
+NOTHING: Final = FoundOffset()
+
+
+def check_timestamp(timestamp: TimestampMs, version: int) -> None:
+    """Refuses a special value that does not exist, or not yet in this version."""
+    if timestamp < 0 and version < _FROM_VERSION.get(timestamp, version + 1):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not known in version {version}")
+
+
+async def find_offset(partition: Partition, timestamp: TimestampMs, upper: Offset, workers: Executor) -> FoundOffset:
+    """`upper` is the first offset that the one who asks may not read."""
+    log = partition.log
+    if timestamp == LATEST:
+        return FoundOffset(offset=upper, leader_epoch=partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        epoch = log.epochs.epoch_for_offset(log.log_start_offset)
+        return FoundOffset(offset=log.log_start_offset, leader_epoch=NO_EPOCH if epoch is None else epoch)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOTHING
+    await _bring_in(partition, timestamp, workers)
+    found = log.find_largest_timestamp() if timestamp == MAX_TIMESTAMP else log.find_timestamp(timestamp)
+    if found is None or found.offset >= upper:
+        return NOTHING
+    return FoundOffset(found.timestamp, found.offset, found.leader_epoch)
+
+
+async def _bring_in(partition: Partition, timestamp: TimestampMs, workers: Executor) -> None:
+    place = _place_of_search(partition, timestamp)
+    if place is not None:
+        try:
+            if not place.is_resident():
+                await asyncio.get_running_loop().run_in_executor(workers, place.load)
+        finally:
+            place.release()
+
+
+def _place_of_search(partition: Partition, timestamp: TimestampMs) -> FileSlice | None:
+    """Where the log would begin to look."""
+    segments = partition.log.segments
+    if timestamp == MAX_TIMESTAMP:
+        segment = max(segments, key=lambda one: one.largest.timestamp)
+        timestamp = segment.largest.timestamp
+    else:
+        candidates = (one for one in segments if one.largest.timestamp >= timestamp)
+        first = next(candidates, None)
+        if first is None:
+            return None
+        segment = first
+    start = max(segment.time_index.lookup(timestamp).offset, partition.log.log_start_offset)
+    position = segment.offset_index.lookup(start).position
+    length = min(_SEARCHED_BYTES, segment.size - position)
+    return segment.slice(position, length) if length > 0 else None

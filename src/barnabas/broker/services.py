@@ -1,0 +1,76 @@
+"""What the handlers of a broker work with, made once by whoever puts the broker together."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from barnabas.base.clock import Clock
+from barnabas.broker.authorizer import Authorizer, Operation, Resource
+from barnabas.broker.auto_creation import AutoCreation
+from barnabas.broker.request import Request
+from barnabas.broker.settings import BrokerSettings
+from barnabas.metadata.controllership import Controllership
+from barnabas.metadata.identity import ProducerIds
+from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.topics import TopicWriter
+from barnabas.replication.replicas import Replicas
+from barnabas.storage.manager import LogManager
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+_SERVED_SECONDS_MIN: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """See the module's text."""
+
+    broker_id: int
+    cluster_id: str
+    settings: BrokerSettings
+    controllership: Controllership
+    topics: TopicWriter
+    producer_ids: ProducerIds
+    replicas: Replicas
+    logs: LogManager
+    auto_creation: AutoCreation
+    authorizer: Authorizer
+    clock: Clock
+    random: Random
+    workers: Executor
+    """For what may block."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as it is served here: what it lists can be used."""
+        return self.replicas.image
+
+    def allows_topic(self, request: Request, operation: Operation, name: str) -> bool:
+        return self.authorizer.allows(request, operation, Resource.TOPIC, name)
+
+    def allows_cluster(self, request: Request, operation: Operation) -> bool:
+        return self.authorizer.allows(request, operation, Resource.CLUSTER, "kafka-cluster")
+
+    def check_topic(self, request: Request, operation: Operation, name: str) -> None:
+        if not self.allows_topic(request, operation, name):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{operation.value} is not allowed on '{name}'")
+
+    def check_cluster(self, request: Request, operation: Operation) -> None:
+        if not self.allows_cluster(request, operation):
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{operation.value} is not allowed on the cluster")
+
+    async def until_served(self, is_served: Callable[[ClusterImage], bool], timeout_ms: int = 0) -> None:
+        """Waits for a change that is written to be in use here, so that a client can build on the answer.
+
+        It is true already when this is called, so that running out of time is not an error.
+        """
+        try:
+            async with asyncio.timeout(max(_SERVED_SECONDS_MIN, timeout_ms / 1000)):
+                await self.replicas.wait_for(is_served)
+        except TimeoutError:
+            logger.warning("a change of the cluster is written, and not yet in use here")

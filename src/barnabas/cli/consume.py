@@ -1,0 +1,161 @@
+"""`barnabas consume`: prints the records of a topic, from any place on.
+
+Without `--follow` it ends with the last record that was there when it began. Output is bytes: nothing is decoded, so
+what comes out is what was sent.
+"""
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from barnabas.base.clock import SystemClock
+from barnabas.cli.remote import DEFAULT_BOOTSTRAP, Bootstrap, CommandFailed, with_cluster
+
+if TYPE_CHECKING:
+    from barnabas.base.ids import Offset, TopicPartition
+    from barnabas.cli.record_output import Render
+    from barnabas.cli.start_point import StartPoint
+    from barnabas.client.cluster import Cluster
+    from barnabas.client.consumer import Consumer
+    from barnabas.client.offsets import Isolation
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.", show_default=False)],
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="WHERE", help="beginning, end, an offset (-10: the last ten), a time, '2 hours ago'."
+        ),
+    ] = "beginning",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more when the end is reached.")] = False,
+    limit: Annotated[int | None, typer.Option("-n", metavar="COUNT", help="Stop after so many records.", min=1)] = None,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", help="Only this partition; may be repeated.", show_default=False),
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="TEXT",
+            help="How to print a record: {topic} {partition} {offset} {timestamp} {time} {key} {value} {headers}.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per record.")] = False,
+    committed: Annotated[
+        bool, typer.Option("--committed", help="Leave out what belongs to open or aborted transactions.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Print the records of a topic: the value of each on a line, unless told otherwise.
+
+    Examples:
+
+      barnabas consume orders -n 10
+
+      barnabas consume orders --from '2 hours ago' --follow
+
+      barnabas consume orders --format '{partition}:{offset} {key} {value}'
+    """
+    from barnabas.cli.record_output import compile_format, render_json, render_value
+    from barnabas.cli.start_point import parse_start
+    from barnabas.client.offsets import Isolation
+
+    if template is not None and as_json:
+        raise CommandFailed("give --format or --json, not both")
+    render = render_json if as_json else render_value if template is None else compile_format(template)
+    start_point = parse_start(start, SystemClock().now_ms())
+    isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
+
+    async def work(cluster: "Cluster") -> None:
+        await _consume(cluster, topic, partition, start_point, isolation, limit, follow, render)
+
+    with_cluster(bootstrap, work)
+
+
+async def _consume(
+    cluster: "Cluster",
+    topic: str,
+    chosen: list[int] | None,
+    start_point: "StartPoint",
+    isolation: "Isolation",
+    limit: int | None,
+    follow: bool,
+    render: "Render",
+) -> None:
+    from barnabas.base.ids import TopicPartition
+    from barnabas.client.consumer import Consumer, ConsumerOptions
+    from barnabas.client.offsets import EARLIEST, end_offsets
+
+    metadata = await cluster.topic(topic)
+    indexes = [one.index for one in metadata.partitions] if chosen is None else chosen
+    partitions = [TopicPartition(topic, index) for index in indexes]
+    for one in partitions:
+        cluster.view.partition(one)
+    ends = await end_offsets(cluster, partitions, isolation)
+    starts = await _start_offsets(cluster, ends, start_point)
+    async with Consumer(cluster, ConsumerOptions(isolation=isolation, out_of_range=EARLIEST)) as consumer:
+        consumer.assign(starts)
+        printer = _Printer(render, limit, is_live=follow or sys.stdout.isatty())
+        while not printer.is_finished:
+            if not follow:
+                _drop_finished(consumer, ends)
+            if not consumer.positions:
+                return
+            for run in await consumer.poll():
+                printer.print(run.records() if follow else run.records(end_offset=ends[run.partition]))
+
+
+def _drop_finished(consumer: "Consumer", ends: "Mapping[TopicPartition, Offset]") -> None:
+    for partition, position in list(consumer.positions.items()):
+        if position >= ends[partition]:
+            consumer.drop(partition)
+
+
+class _Printer:
+    """Writes records as they come, up to the limit."""
+
+    def __init__(self, render: "Render", limit: int | None, *, is_live: bool) -> None:
+        self._render = render
+        self._remaining = limit
+        self._is_live = is_live
+
+    @property
+    def is_finished(self) -> bool:
+        return self._remaining == 0
+
+    def print(self, records: Any) -> None:
+        written = bytearray()
+        for record in records:
+            if self.is_finished:
+                break
+            written += self._render(record)
+            if self._remaining is not None:
+                self._remaining -= 1
+        sys.stdout.buffer.write(written)
+        if self._is_live:
+            sys.stdout.buffer.flush()
+
+
+async def _start_offsets(
+    cluster: "Cluster", ends: "Mapping[TopicPartition, Offset]", start_point: "StartPoint"
+) -> "dict[TopicPartition, Offset]":
+    from barnabas.cli.start_point import StartKind
+    from barnabas.client.offsets import list_offsets, start_offsets
+
+    match start_point.kind:
+        case StartKind.END:
+            return dict(ends)
+        case StartKind.TIME:
+            listed = await list_offsets(cluster, dict.fromkeys(ends, start_point.number))
+            return {one: ends[one] if found is None else found.offset for one, found in listed.items()}
+    starts = await start_offsets(cluster, list(ends))
+    if start_point.kind is StartKind.BEGINNING:
+        return starts
+    if start_point.number < 0:
+        return {one: max(starts[one], ends[one] + start_point.number) for one in ends}
+    # Beyond the end there is nothing yet: begin at the end, and wait for it there.
+    return {one: min(max(starts[one], start_point.number), ends[one]) for one in ends}

@@ -1,0 +1,211 @@
+"""`barnabas up`: a broker in the foreground, until Ctrl-C or SIGTERM.
+
+Settings come, the later over the earlier, from the defaults of this command (127.0.0.1:9092, `./barnabas-data`), the
+`--config` file, `--set`, and `--listen` and `--data-dir`. A file may be one of Kafka's: what it has that Barnabas does
+not know is said and left out. `--set` is for who knows what they want: an unknown name is refused.
+
+What a person reads goes to standard output, the log to standard error. The first signal stops the broker in order; a
+second one ends the process at once.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+import barnabas
+from barnabas.base.errors import InvalidSetting
+from barnabas.base.logs import LogFormat, configure_logging, fields
+from barnabas.cli.output import human_bytes, plural, say
+from barnabas.cli.remote import DEFAULT_BOOTSTRAP, CommandFailed, parse_assignments
+
+if TYPE_CHECKING:
+    from barnabas.base.clock import Clock
+    from barnabas.broker.app import Broker
+    from barnabas.broker.settings import BrokerSettings
+    from barnabas.storage.opening import OpeningProgress
+
+logger = logging.getLogger(__name__)
+
+_DATA_DIRECTORY: Final = "barnabas-data"
+_PROGRESS_SECONDS: Final = 1.0
+_PORT_MAX: Final = 65_535
+
+
+def up(
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help=f"Where to serve clients; port 0 picks a free one. [default: {DEFAULT_BOOTSTRAP}]",
+            show_default=False,
+        ),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help=f"Where the data is. [default: ./{_DATA_DIRECTORY}]", show_default=False),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting of the broker; may be repeated."),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings in the format of Kafka's server.properties.")
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(metavar="PORT", help="Serve /metrics and /healthz over HTTP.", min=0, max=_PORT_MAX),
+    ] = None,
+    log_format: Annotated[LogFormat, typer.Option(help="How the log is written.")] = LogFormat.TEXT,
+) -> None:
+    """Run a broker until Ctrl-C.
+
+    Example: barnabas up --data-dir /var/lib/barnabas --set num.partitions=3
+    """
+    level = min(logging.INFO, logging.getLogger().level or logging.INFO)  # `barnabas --debug` has set it lower
+    configure_logging(log_format, level, sys.stderr)
+    given = parse_assignments(settings or [], "--set")
+    broker_settings = make_settings(listen, data_dir, given, config)
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(broker_settings, metrics_port, log_format))
+
+
+def make_settings(
+    listen: str | None, data_dir: Path | None, given: Mapping[str, str], config: Path | None
+) -> "BrokerSettings":
+    """All sources put together and checked; what has no effect is said in the log."""
+    from barnabas.broker.settings import BrokerSettings, recognise
+
+    texts = {"listeners": _listener(DEFAULT_BOOTSTRAP)}
+    if config is not None:
+        recognised = recognise(_read_properties(config))
+        for note in recognised.notes:
+            logger.warning("%s: %s", config, note)
+        texts |= recognised.texts
+    texts |= given
+    if listen is not None:
+        texts["listeners"] = _listener(listen)
+    if data_dir is not None:
+        texts.pop("log.dir", None)
+        texts["log.dirs"] = str(data_dir.absolute())
+    elif "log.dirs" not in texts and "log.dir" not in texts:
+        texts["log.dirs"] = os.path.abspath(_DATA_DIRECTORY)
+    return BrokerSettings(texts)
+
+
+def _listener(address: str) -> str:
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isdecimal() or int(port) > _PORT_MAX:
+        raise InvalidSetting(f"--listen {address} is not allowed; it must be HOST:PORT")
+    return f"PLAINTEXT://{host}:{port}"
+
+
+def _read_properties(path: Path) -> dict[str, str]:
+    from barnabas.base.properties import InvalidProperties, parse_properties
+
+    try:
+        return parse_properties(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CommandFailed(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise CommandFailed(f"cannot read {path}: it is not UTF-8 text") from None
+    except InvalidProperties as error:
+        raise CommandFailed(f"{path}: {error}") from error
+
+
+async def _serve(settings: "BrokerSettings", metrics_port: int | None, log_format: LogFormat) -> None:
+    from barnabas.base.clock import SystemClock
+    from barnabas.broker.app import Broker
+    from barnabas.net.errors import ListenFailed
+    from barnabas.net.stream import ListenAddress
+    from barnabas.records import kernel
+
+    if not kernel.IS_COMPILED:
+        logger.warning("the compiled record kernel is not installed; its Python reference is used, which is slower")
+    metrics_address = None
+    if metrics_port is not None:
+        metrics_address = ListenAddress(settings.config.listeners[0].host, metrics_port)
+    stopping = _stop_on_signals()
+    broker = Broker(settings, metrics_address=metrics_address, on_progress=RecoveryProgress(SystemClock()))
+    try:
+        async with broker:
+            _announce(broker, log_format)
+            await _until_stopped(broker, stopping)
+            logger.info("stopping")
+    except ListenFailed as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise CommandFailed(f"{error}; choose another port with --listen or --metrics-port") from error
+    logger.info("stopped")
+
+
+def _stop_on_signals() -> asyncio.Event:
+    """Set by the first signal. The second finds Python's own handlers again, and ends the process."""
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+
+    def stop() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+        stopping.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    return stopping
+
+
+async def _until_stopped(broker: "Broker", stopping: asyncio.Event) -> None:
+    """Until a signal comes; raises when the broker cannot go on."""
+    signalled = asyncio.ensure_future(stopping.wait())
+    failed = asyncio.ensure_future(broker.wait_stopped())
+    await asyncio.wait([signalled, failed], return_when=asyncio.FIRST_COMPLETED)
+    signalled.cancel()
+    if failed.done():
+        failed.result()
+    failed.cancel()
+
+
+def _announce(broker: "Broker", log_format: LogFormat) -> None:
+    """One line that it is ready, and what to try next; to a machine only the first, as a line of the log."""
+    directories = ", ".join(broker.settings.log_manager_config.log_dirs)
+    ready = f"Barnabas {barnabas.__version__} is ready on {broker.bootstrap}"
+    metrics = "" if broker.metrics_port is None else f", metrics on port {broker.metrics_port}"
+    if log_format is LogFormat.JSON:
+        ids = fields(bootstrap=broker.bootstrap, data=directories, metrics_port=broker.metrics_port)
+        logger.info("%s", ready, extra=ids)
+        return
+    where = "" if broker.bootstrap == DEFAULT_BOOTSTRAP else f" -b {broker.bootstrap}"
+    say(f"{ready}; data in {directories}{metrics}; Ctrl-C stops it.")
+    say("Try in another terminal:")
+    say(f"  barnabas topic create{where} orders")
+    say(f"  echo 'two coffees' | barnabas produce{where} orders")
+    say(f"  barnabas consume{where} orders --from beginning")
+    sys.stdout.flush()
+
+
+class RecoveryProgress:
+    """Says how far the logs are opened, once it has taken a while, and then again every second."""
+
+    def __init__(self, clock: "Clock") -> None:
+        self._clock = clock
+        self._next = clock.monotonic() + _PROGRESS_SECONDS
+
+    def __call__(self, progress: "OpeningProgress") -> None:
+        now = self._clock.monotonic()
+        if now >= self._next:
+            self._next = now + _PROGRESS_SECONDS
+            logger.info(
+                "opening the logs: %d of %s, %s checked",
+                progress.logs_done,
+                plural(progress.logs_total, "partition"),
+                human_bytes(progress.checked_bytes),
+            )

@@ -1,0 +1,329 @@
+"""A broker that a test owns, in a thread of its own with an event loop of its own.
+
+So it serves whatever the test does meanwhile: a client that blocks, a library with its own loop, a test that is a
+coroutine. It can be used with `with` and with `async with`; the methods are the same, and each of them waits a few
+milliseconds at most, but for `records` with a `count`: a coroutine calls that one through `asyncio.to_thread`.
+
+```
+new ──start──▶ running ──stop, kill──▶ stopped ──start──▶ running …        the port and the data stay
+                  └───────────── close, end of `with` ──────▶ closed       a temporary directory is removed
+```
+
+Nothing is synced to the disk and the cluster's metadata is in memory, kept by this object across restarts. A stop is
+what the broker does on SIGTERM; a kill is what the next start finds after SIGKILL: written records are there, answers
+on their way are lost, and the logs are recovered.
+"""
+
+import asyncio
+import concurrent.futures
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Coroutine, Iterable, Mapping
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import uvloop
+
+from barnabas.base.clock import Clock, SystemClock
+from barnabas.base.ids import Offset
+from barnabas.broker import app
+from barnabas.broker.settings import BrokerSettings
+from barnabas.metadata.table import MemoryTable
+from barnabas.records.builder import BatchBuilder
+from barnabas.storage.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS
+from barnabas.storage.settings import LogConfig
+from barnabas.testing.faults import Fault, Faults
+from barnabas.testing.files import UnsyncedFileSystem
+from barnabas.testing.records import StoredRecord, wait_for_records
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import ErrorCode
+
+_Result = TypeVar("_Result")
+
+_HOST: Final = "127.0.0.1"
+_TEST_SETTINGS: Final = {"log.initial.task.delay.ms": "0", "background.threads": "4"}
+_NO_SETTINGS: Final[Mapping[str, str]] = {}
+
+
+class BrokerFailed(Exception):  # noqa: N818 - named as the fact that it is
+    """The broker stopped by itself; the cause says why."""
+
+
+class Broker:
+    """`settings` are Kafka's names with their values as texts. With a `clock` the test decides what time it is."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, str] = _NO_SETTINGS,
+        *,
+        data_directory: str | os.PathLike[str] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._settings = dict(settings)
+        self._given_directory = None if data_directory is None else Path(data_directory)
+        self._temporary_directory: Path | None = None
+        self._clock = SystemClock() if clock is None else clock
+        self._metadata = MemoryTable()
+        self._faults = Faults()
+        self._port = 0
+        self._running: _Running | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    # -- running -------------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for clients, `127.0.0.1:PORT`. It stays the same over restarts."""
+        assert self._port, "the broker was never started"
+        return f"{_HOST}:{self._port}"
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None
+
+    @property
+    def data_directory(self) -> Path:
+        if self._given_directory is not None:
+            return self._given_directory
+        if self._temporary_directory is None:
+            self._temporary_directory = Path(tempfile.mkdtemp(prefix="barnabas-test-"))
+        return self._temporary_directory
+
+    def start(self) -> None:
+        """Returns when clients are served."""
+        assert self._running is None, "the broker runs already"
+        texts = {
+            **_TEST_SETTINGS,
+            "listeners": f"PLAINTEXT://{_HOST}:{self._port}",
+            "log.dirs": str(self.data_directory),
+            **self._settings,
+        }
+        parts = app.BrokerParts(UnsyncedFileSystem(), self._clock, Random(), metadata_table=self._metadata)
+        running = _Running(app.Broker(BrokerSettings(texts), parts), self._faults)
+        running.wait_started()
+        self._running = running
+        self._port = running.broker.listeners[0].port
+
+    def stop(self) -> None:
+        """A clean stop: requests are answered, logs flushed and marked. `start` goes on with the same data."""
+        if self._running is not None:
+            running, self._running = self._running, None
+            running.stop()
+
+    def kill(self) -> None:
+        """A stop as by SIGKILL: connections end at once, and the next start has logs to recover."""
+        running = self._require_running()
+        checkpoint = self.data_directory / RECOVERY_POINTS
+        recovery_points = checkpoint.read_bytes() if checkpoint.exists() else None
+        running.loop.call_soon_threadsafe(running.broker.drop_connections)
+        self.stop()
+        (self.data_directory / CLEAN_SHUTDOWN).unlink(missing_ok=True)
+        if recovery_points is None:
+            checkpoint.unlink(missing_ok=True)
+        else:
+            checkpoint.write_bytes(recovery_points)
+
+    def restart(self) -> None:
+        """A clean stop and a start on the same port, with the same data."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stops for good, and removes the data unless the directory was given."""
+        try:
+            self.stop()
+        finally:
+            directory, self._temporary_directory = self._temporary_directory, None
+            if directory is not None:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def _require_running(self) -> "_Running":
+        assert self._running is not None, "the broker does not run"
+        return self._running
+
+    # -- topics --------------------------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] = _NO_SETTINGS) -> None:
+        """Returns when the topic can be used. KafkaError, or InvalidSetting, when it cannot be made."""
+        self._run(_create_topic(self._require_running().broker, name, partitions, configs))
+
+    def delete_topic(self, name: str) -> None:
+        self._run(_delete_topics(self._require_running().broker, [name]))
+
+    def delete_all_topics(self) -> None:
+        self._run(_delete_topics(self._require_running().broker, self.topics()))
+
+    def topics(self) -> list[str]:
+        """The names of all topics."""
+        return sorted(self._require_running().broker.services.image.topics)
+
+    # -- records -------------------------------------------------------------------------------------------------
+
+    def records(
+        self, topic: str, count: int = 0, *, partition: int | None = None, timeout_seconds: float = 10.0
+    ) -> list[StoredRecord]:
+        """What is stored in a topic, by partition and offset; with a `count` it waits until there are so many.
+
+        TimeoutError when there are not so many in time. A topic that does not exist has no records.
+        """
+        broker = self._require_running().broker
+        if not count and topic not in broker.services.image.topics:
+            return []
+
+        async def wait() -> list[StoredRecord]:
+            try:
+                async with asyncio.timeout(timeout_seconds):
+                    return await wait_for_records(broker.replicas, topic, partition, count)
+            except TimeoutError:
+                raise TimeoutError(f"{topic} did not get {count} records in {timeout_seconds:g} s") from None
+
+        return self._run(wait())
+
+    def append(
+        self,
+        topic: str,
+        values: Iterable[bytes | None],
+        *,
+        key: bytes | None = None,
+        partition: int = 0,
+        timestamp_ms: int | None = None,
+    ) -> Offset:
+        """Stores records as one batch, so that a test has something to consume; returns the offset of the first.
+
+        The topic must exist.
+        """
+        builder = BatchBuilder()
+        for value in values:
+            builder.append(self._clock.now_ms() if timestamp_ms is None else timestamp_ms, key, value)
+        return self._run(_append(self._require_running().broker, topic, partition, bytes(builder.build())))
+
+    # -- faults --------------------------------------------------------------------------------------------------
+
+    def fail(self, api: ApiKey, error: ErrorCode, *, times: int | None = 1) -> Fault:
+        """Answers the next requests of an API with an error, without doing what they ask for."""
+        return self._faults.fail(api, error, times)
+
+    def drop(self, api: ApiKey | None = None, *, times: int | None = 1) -> Fault:
+        """Closes the connection on which such a request comes, instead of doing what it asks for."""
+        return self._faults.drop(api, times)
+
+    def lose_answers(self, api: ApiKey | None = None, *, times: int | None = 1) -> Fault:
+        """Does what such a request asks for, and closes the connection instead of answering."""
+        return self._faults.lose_answers(api, times)
+
+    def delay(self, seconds: float, api: ApiKey | None = None, *, times: int | None = 1) -> Fault:
+        """Lets such requests wait before they are worked on."""
+        return self._faults.delay(api, seconds, times)
+
+    def clear_faults(self) -> None:
+        self._faults.clear()
+
+    def drop_connections(self) -> None:
+        """Closes every connection now; clients may connect again."""
+        running = self._require_running()
+
+        async def drop() -> None:
+            running.broker.drop_connections()
+
+        self._run(drop())
+
+    def _run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        return asyncio.run_coroutine_threadsafe(work, self._require_running().loop).result()
+
+
+class _Running:
+    """The thread, its loop, and the broker that runs there."""
+
+    def __init__(self, broker: app.Broker, faults: Faults) -> None:
+        self.broker = broker
+        self._faults = faults
+        self._stop = asyncio.Event()
+        self._started: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._failure: BaseException | None = None
+        self.loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="barnabas-test-broker", daemon=True)
+        self._thread.start()
+
+    def wait_started(self) -> None:
+        try:
+            self._started.result()
+        except BaseException:
+            self._thread.join()
+            raise
+
+    def stop(self) -> None:
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        if self._failure is not None:
+            raise BrokerFailed("the broker stopped by itself") from self._failure
+
+    def _serve(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
+                runner.run(self._run())
+        except BaseException as error:  # noqa: BLE001 - the thread of the test raises it
+            if self._started.done():
+                self._failure = error
+            else:
+                self._started.set_exception(error)
+
+    async def _run(self) -> None:
+        async with self.broker:
+            self._faults.attach(self.broker.dispatcher)
+            self._started.set_result(None)
+            stop = asyncio.ensure_future(self._stop.wait())
+            failure = asyncio.ensure_future(self.broker.wait_stopped())
+            await asyncio.wait([stop, failure], return_when=asyncio.FIRST_COMPLETED)
+            stop.cancel()
+            if failure.done():
+                failure.result()
+            failure.cancel()
+
+
+async def _create_topic(broker: app.Broker, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+    services = broker.services
+    LogConfig().with_topic_settings(configs)
+    plan = services.topics.plan(services.image, name, partitions, 1, configs)
+    await services.topics.create(plan)
+    await services.until_served(lambda image: plan.assignment.topic_id in image.topics_by_id)
+
+
+async def _delete_topics(broker: app.Broker, names: list[str]) -> None:
+    services = broker.services
+    for name in names:
+        await services.topics.delete(name)
+    await services.until_served(lambda image: not any(name in image.topics for name in names))
+
+
+async def _append(broker: app.Broker, topic: str, index: int, batch: bytes) -> Offset:
+    partition = broker.replicas.get(topic, index)
+    assert partition is not None, f"{topic}-{index} does not exist"
+    done = asyncio.get_running_loop().create_future()
+    appended = partition.append(bytearray(batch))
+    broker.tick.add(partition, appended.last_offset, done.set_result)
+    failure = await done
+    if failure is not None:
+        raise failure
+    return appended.base_offset

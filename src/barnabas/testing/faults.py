@@ -1,0 +1,246 @@
+"""What a test wants to go wrong: requests that are refused, late, dropped, or whose answers are lost.
+
+Each fault is for one API, or for all, and for a number of requests. A request meets the oldest fault that is for it and
+is not used up; the others see it no more.
+
+A refusal is what a client would get from a broker that has this problem: an API that changes something does not do it,
+and one that reads is asked and has its answer's error codes replaced. Owner: the broker's event loop, but for adding
+and clearing, which any thread may do.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from threading import Lock
+from typing import Any, Final
+
+from barnabas.base.errors import BarnabasError
+from barnabas.broker.dispatch import Dispatcher, Values
+from barnabas.broker.request import Request
+from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.fetch_request import decode_fetch_request
+from barnabas.wire.fetch_response import FetchPartitionReply, FetchResponse, FetchTopicReply, encode_fetch_response
+from barnabas.wire.messages import decode_request, write_response
+from barnabas.wire.produce_request import decode_produce_request
+from barnabas.wire.produce_response import (
+    ProducePartitionReply,
+    ProduceResponse,
+    ProduceTopicReply,
+    encode_produce_response,
+)
+
+_MESSAGE: Final = "a test asked for this error"
+_NO_ACKS: Final = 0
+
+
+class FaultInjected(BarnabasError):  # noqa: N818 - it is what happened
+    """Why a connection was closed that a test wanted closed."""
+
+
+class Fault:
+    """One of them, to look at how often it was used. Without a limit (`times` None) it holds until it is cleared."""
+
+    def __init__(self, api: ApiKey | None, times: int | None, act: Callable[[Request], None]) -> None:
+        self._api = api
+        self._times = times
+        self._act = act
+        self.used = 0
+
+    @property
+    def is_used_up(self) -> bool:
+        return self._times is not None and self.used >= self._times
+
+    def takes(self, request: Request) -> bool:
+        if self.is_used_up or self._api not in (None, request.api_key):
+            return False
+        self.used += 1
+        self._act(request)
+        return True
+
+
+class Faults:
+    """All of a broker's. They stay when it is restarted: `attach` tells them of the new dispatcher."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._faults: tuple[Fault, ...] = ()
+        self._dispatcher: Dispatcher | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def attach(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        dispatcher.fault = self._take
+
+    def clear(self) -> None:
+        with self._lock:
+            self._faults = ()
+
+    def fail(self, api: ApiKey, error: ErrorCode, times: int | None) -> Fault:
+        return self._add(api, times, lambda request: self._refuse(request, error))
+
+    def drop(self, api: ApiKey | None, times: int | None) -> Fault:
+        return self._add(api, times, lambda request: request.refuse(FaultInjected("a test dropped the request")))
+
+    def lose_answers(self, api: ApiKey | None, times: int | None) -> Fault:
+        def lose(request: Request) -> None:
+            request.lose_answer(FaultInjected("a test lost the answer"))
+            self._handle(request)
+
+        return self._add(api, times, lose)
+
+    def delay(self, api: ApiKey | None, seconds: float, times: int | None) -> Fault:
+        return self._add(
+            api, times, lambda request: self._require_dispatcher().loop.call_later(seconds, self._handle, request)
+        )
+
+    def _add(self, api: ApiKey | None, times: int | None, act: Callable[[Request], Any]) -> Fault:
+        fault = Fault(api, times, act)
+        with self._lock:
+            self._faults = (*self._faults, fault)
+        return fault
+
+    def _take(self, request: Request) -> bool:
+        return any(fault.takes(request) for fault in self._faults)
+
+    def _require_dispatcher(self) -> Dispatcher:
+        assert self._dispatcher is not None, "requests come through a dispatcher"
+        return self._dispatcher
+
+    def _handle(self, request: Request) -> None:
+        try:
+            self._require_dispatcher().handle(request)
+        except BarnabasError as error:  # as its connection would have done
+            request.refuse(error)
+
+    # -- refusals ------------------------------------------------------------------------------------------------
+
+    def _refuse(self, request: Request, error: ErrorCode) -> None:
+        if request.api_key == ApiKey.PRODUCE:
+            _refuse_produce(request, error)
+        elif request.api_key == ApiKey.FETCH:
+            _refuse_fetch(request, error)
+        elif request.api_key in _REFUSALS:
+            values = _REFUSALS[request.api_key](decode_request(request.api_key, request.version, request.body), error)
+            request.respond(write_response(request.api_key, request.version, values))
+        elif not APIS[request.api_key].serves(request.version):
+            self._handle(request)
+        else:
+            answering = self._require_dispatcher().handlers[request.api_key](request)
+            task = asyncio.ensure_future(_answer_with(error, request, answering))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+
+async def _answer_with(error: ErrorCode, request: Request, answering: Awaitable[Values]) -> None:
+    try:
+        values = _with_error(await answering, error)
+        request.respond(write_response(request.api_key, request.version, values))
+    except BarnabasError as problem:
+        request.refuse(problem)
+
+
+def _with_error(value: Any, error: ErrorCode) -> Any:
+    """The same values with every error code replaced."""
+    if isinstance(value, Mapping):
+        return {name: error if name == "error_code" else _with_error(one, error) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_error(one, error) for one in value]
+    return value
+
+
+def _refuse_produce(request: Request, error: ErrorCode) -> None:
+    produce = decode_produce_request(request.version, request.body)
+    if produce.acks == _NO_ACKS:
+        request.refuse(FaultInjected(f"a test asked for {error.name}"))
+        return
+    topics = [
+        ProduceTopicReply(
+            topic.name,
+            topic.topic_id,
+            [ProducePartitionReply(one.index, error, error_message=_MESSAGE) for one in topic.partitions],
+        )
+        for topic in produce.topics
+    ]
+    request.respond(encode_produce_response(request.version, ProduceResponse(topics)))
+
+
+def _refuse_fetch(request: Request, error: ErrorCode) -> None:
+    """Of the partitions that the request names; one that relies on its session alone is refused as a whole."""
+    fetch = decode_fetch_request(request.version, request.body)
+    topics = [
+        FetchTopicReply(topic.name, topic.topic_id, [FetchPartitionReply(one.index, error) for one in topic.partitions])
+        for topic in fetch.topics
+    ]
+    response = FetchResponse(topics, error_code=ErrorCode.NONE if topics else error)
+    encoded = encode_fetch_response(request.version, response)
+    request.respond(b"".join([bytes(piece) for piece in encoded.pieces if isinstance(piece, bytes | bytearray)]))
+
+
+def _created_partitions(asked: Any, error: ErrorCode) -> Values:
+    return {"results": [{"name": one.name, "error_code": error, "error_message": _MESSAGE} for one in asked.topics]}
+
+
+def _created_topics(asked: Any, error: ErrorCode) -> Values:
+    return {
+        "topics": [
+            {"name": one.name, "error_code": error, "error_message": _MESSAGE, "configs": []} for one in asked.topics
+        ]
+    }
+
+
+def _deleted_topics(asked: Any, error: ErrorCode) -> Values:
+    if hasattr(asked, "topic_names"):
+        wanted = [(name, None) for name in asked.topic_names]
+    else:
+        wanted = [(one.name, one.topic_id) for one in asked.topics]
+    return {
+        "responses": [
+            {"name": name, "topic_id": topic_id, "error_code": error, "error_message": _MESSAGE}
+            for name, topic_id in wanted
+        ]
+    }
+
+
+def _deleted_records(asked: Any, error: ErrorCode) -> Values:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": one.partition_index, "low_watermark": -1, "error_code": error}
+                    for one in topic.partitions
+                ],
+            }
+            for topic in asked.topics
+        ]
+    }
+
+
+def _no_producer_id(asked: Any, error: ErrorCode) -> Values:
+    return {"error_code": error, "producer_id": -1, "producer_epoch": -1}
+
+
+def _altered_configs(asked: Any, error: ErrorCode) -> Values:
+    return {
+        "responses": [
+            {
+                "error_code": error,
+                "error_message": _MESSAGE,
+                "resource_type": one.resource_type,
+                "resource_name": one.resource_name,
+            }
+            for one in asked.resources
+        ]
+    }
+
+
+_REFUSALS: Final[Mapping[int, Callable[[Any, ErrorCode], Values]]] = {
+    ApiKey.CREATE_TOPICS: _created_topics,
+    ApiKey.DELETE_TOPICS: _deleted_topics,
+    ApiKey.CREATE_PARTITIONS: _created_partitions,
+    ApiKey.DELETE_RECORDS: _deleted_records,
+    ApiKey.INIT_PRODUCER_ID: _no_producer_id,
+    ApiKey.ALTER_CONFIGS: _altered_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _altered_configs,
+}
+"""APIs that change something, and how they say no."""

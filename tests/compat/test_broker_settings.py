@@ -1,0 +1,58 @@
+"""The broker's setting table against what Apache Kafka prints of its own: names, types, defaults, rules, modes."""
+
+import pytest
+
+from barnabas.broker.setting_table import BROKER_SETTINGS, SERVER_SETTINGS, UNSUPPORTED, missing_feature
+from tests.compat.test_settings import UPDATE_MODES, Listed, default_text, listing, rule_text
+
+pytestmark = pytest.mark.kafka
+
+NEEDS_A_RESTART_HERE = {
+    "background.threads",
+    "listener.security.protocol.map",
+    "listeners",
+    "num.io.threads",
+    "num.network.threads",
+}
+STRICTER_THAN_KAFKA = {
+    # Kafka finds out when a topic is made.
+    "default.replication.factor",
+    # Zero would make no buffer, and Kafka leaves the refusal to the operating system.
+    "socket.receive.buffer.bytes",
+    "socket.send.buffer.bytes",
+}
+RULE_HAS_NO_WORDS_IN_KAFKA = {"authorizer.class.name", "process.roles"}
+
+
+@pytest.fixture(scope="module")
+def kafka_settings() -> dict[str, Listed]:
+    return listing("kafka.server.KafkaConfig")
+
+
+def test_every_setting_of_kafka_is_known_as_supported_or_not(kafka_settings) -> None:
+    assert [name for name in kafka_settings if name not in SERVER_SETTINGS and missing_feature(name) is None] == []
+
+
+def test_settings_have_kafkas_types_defaults_and_update_modes(kafka_settings) -> None:
+    for ours in BROKER_SETTINGS:
+        theirs = kafka_settings[ours.name]
+        mode = theirs.update_mode if ours.name in NEEDS_A_RESTART_HERE else UPDATE_MODES[ours.dynamic]
+        default = "" if ours.name == "node.id" else default_text(ours)
+        assert (ours.type.name.lower(), default, mode) == (
+            theirs.type,
+            theirs.default,
+            theirs.update_mode,
+        ), ours.name
+
+
+def test_rules_are_kafkas_unless_named_as_stricter(kafka_settings) -> None:
+    for ours in BROKER_SETTINGS:
+        if ours.name not in RULE_HAS_NO_WORDS_IN_KAFKA:
+            is_same = rule_text(ours) == kafka_settings[ours.name].valid
+            assert is_same != (ours.name in STRICTER_THAN_KAFKA), ours.name
+
+
+def test_every_unsupported_beginning_stands_for_a_setting_of_kafka(kafka_settings) -> None:
+    needless = [name for name in UNSUPPORTED if not any(one.startswith(name) for one in kafka_settings)]
+
+    assert needless == []

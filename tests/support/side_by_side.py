@@ -1,0 +1,298 @@
+"""The same requests to Barnabas and to Apache Kafka, and the answers compared field by field.
+
+```python
+pair.compare("a topic that does not exist", ApiKey.PRODUCE, version, lambda side: {"acks": 1, ...})
+```
+
+A request is made for each side, because ids differ. Both answers are decoded by the same decoder into plain values,
+what cannot be equal (ids, ports, paths, the words of a message) gets the same name on both sides, arrays whose order
+means nothing are sorted, and whatever still differs is kept in `pair.differences`, one entry for each field.
+
+Kafka answers some requests from a view of the cluster that lags its own changes by a moment. So a request that changes
+nothing (`is_read`) is asked again until both agree, for a second at most.
+"""
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.framing import parse_response_header, request_start
+from barnabas.wire.messages import decode_response, write_request
+from tests.support.kafka import wait_until
+
+Values: TypeAlias = Mapping[str, Any]
+
+CLOSED = "the connection is closed"
+NO_ANSWER = "no answer"
+WORDS = "words"
+CLIENT_ID = "side-by-side"
+ANSWER_TIMEOUT_SECONDS = 10
+AGREEMENT_TIMEOUT_SECONDS = 1.0
+UNKNOWN_ID = UUID("11111111-2222-4333-8444-555555555555")
+
+_LENGTH = struct.Struct(">i")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def versions(api_key: ApiKey) -> range:
+    """All that are served."""
+    return range(APIS[api_key].version_min, APIS[api_key].version_max + 1)
+
+
+# --- one side ---------------------------------------------------------------------------------------------
+
+
+class Side:
+    """A broker, the connection to it, and the ids that it gave."""
+
+    def __init__(self, name: str, bootstrap: str) -> None:
+        self.name = name
+        self._address = (bootstrap.rpartition(":")[0], int(bootstrap.rpartition(":")[2]))
+        self._socket: socket.socket | None = None
+        self._correlation_id = 0
+        self.topic_ids: dict[str, UUID] = {}
+        self.producer_ids: dict[str, int] = {}
+        self.session_id = 0
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def send(self, frames: bytes) -> None:
+        if self._socket is None:
+            self._socket = socket.create_connection(self._address, timeout=ANSWER_TIMEOUT_SECONDS)
+        self._socket.sendall(frames)
+
+    def receive(self) -> bytes | None:
+        """The next frame; None when the broker has closed the connection."""
+        assert self._socket is not None
+        try:
+            length = self._exactly(_LENGTH.size)
+            frame = None if length is None else self._exactly(*_LENGTH.unpack(length))
+        except ConnectionError:
+            frame = None
+        if frame is None:
+            self.close()
+        return frame
+
+    def _exactly(self, count: int) -> bytes | None:
+        assert self._socket is not None
+        received = bytearray()
+        while len(received) < count:
+            more = self._socket.recv(count - len(received))
+            if not more:
+                return None
+            received += more
+        return bytes(received)
+
+    def frame(self, api_key: ApiKey, version: int, values: Values | bytes, client_id: str = CLIENT_ID) -> bytes:
+        body = values if isinstance(values, bytes) else write_request(api_key, version, values)
+        self._correlation_id += 1
+        return request_start(api_key, version, self._correlation_id, client_id, len(body)) + body
+
+    def ask(self, api_key: ApiKey, version: int, values: Values | bytes, client_id: str = CLIENT_ID) -> Any:
+        """The answer as plain values, or `CLOSED`, or `NO_ANSWER`."""
+        self.send(self.frame(api_key, version, values, client_id))
+        try:
+            answer = self.receive()
+        except TimeoutError:
+            self.close()
+            return NO_ANSWER
+        if answer is None:
+            return CLOSED
+        header = parse_response_header(api_key, version, memoryview(answer))
+        assert header.correlation_id == self._correlation_id
+        return plain(decode_response(api_key, version, memoryview(answer)[header.body_position :]))
+
+    # -- what a story needs done, without comparing it ---------------------------------------------------------
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+        """Returns when it can be written to and read from."""
+        topic = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": 1,
+            "assignments": [],
+            "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
+        }
+        answer = self.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [topic], "timeout_ms": 10_000})
+        assert answer["topics"][0]["error_code"] == 0, answer
+        self.learn_topic(name)
+
+    def learn_topic(self, name: str) -> None:
+        """Waits until the topic is served, and keeps its id."""
+
+        def is_served() -> bool:
+            asked = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
+            topic = self.ask(ApiKey.METADATA, 12, asked)["topics"][0]
+            if topic["error_code"]:
+                return False
+            self.topic_ids[name] = topic["topic_id"]
+            latest = [{"partition_index": one["partition_index"], "timestamp": -1} for one in topic["partitions"]]
+            asked = {"replica_id": -1, "topics": [{"name": name, "partitions": latest}]}
+            answer = self.ask(ApiKey.LIST_OFFSETS, 7, asked)["topics"][0]
+            return all(one["error_code"] == 0 for one in answer["partitions"])
+
+        wait_until(is_served, f"{self.name} serves {name}")
+
+    def topic(self, name: str) -> dict[str, Any]:
+        """By name and by id, as Produce, Fetch and their versions want it."""
+        return {"name": name, "topic": name, "topic_id": self.topic_ids.get(name, UNKNOWN_ID)}
+
+    def produce(self, topic: str, batch: bytes, partition: int = 0) -> None:
+        partitions = [{"index": partition, "records": batch}]
+        asked = {"acks": -1, "timeout_ms": 10_000, "topic_data": [{**self.topic(topic), "partition_data": partitions}]}
+        answer = self.ask(ApiKey.PRODUCE, 12, asked)
+        assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0, answer
+
+
+def plain(value: Any) -> Any:
+    """A decoded message as mappings, lists and numbers, with kio's names."""
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, timedelta):
+        return value // timedelta(milliseconds=1)
+    if isinstance(value, datetime):
+        return (value - _EPOCH) // timedelta(milliseconds=1)
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+# --- both sides -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Difference:
+    api: str
+    version: int
+    case: str
+    field: str
+    ours: Any
+    kafkas: Any
+
+    def __str__(self) -> str:
+        return f"{self.api} {self.version}, {self.case}: {self.field} is {self.ours!r}, Kafka's {self.kafkas!r}"
+
+
+@dataclass(frozen=True)
+class Intended:
+    """A difference that is meant, where all three patterns match."""
+
+    api: ApiKey
+    reason: str
+    case: str = "*"
+    field: str = "*"
+
+    def covers(self, difference: Difference) -> bool:
+        return (
+            difference.api == APIS[self.api].name
+            and fnmatchcase(difference.case, self.case)
+            and fnmatchcase(difference.field, self.field)
+        )
+
+
+class Pair:
+    """Both brokers, and where they were not of one mind."""
+
+    def __init__(self, ours: Side, kafkas: Side, intended: tuple[Intended, ...]) -> None:
+        self.ours = ours
+        self.kafkas = kafkas
+        self.intended = intended
+        self.differences: list[Difference] = []
+        self.compared = 0
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.ours, self.kafkas
+
+    def each(self, do: Callable[[Side], None]) -> None:
+        for side in self.sides:
+            do(side)
+
+    def compare(
+        self,
+        case: str,
+        api_key: ApiKey,
+        version: int,
+        request: Callable[[Side], Values | bytes],
+        *,
+        is_read: bool = False,
+        client_id: str = CLIENT_ID,
+        only: Callable[[Any], Any] = lambda answer: answer,
+    ) -> tuple[Any, Any]:
+        """Asks both; `only` says which part of an answer is looked at. Returns both answers as they came."""
+        deadline = time.monotonic() + (AGREEMENT_TIMEOUT_SECONDS if is_read else 0)
+        while True:
+            answers = tuple(side.ask(api_key, version, request(side), client_id) for side in self.sides)
+            seen = [named(only(answer), side) for answer, side in zip(answers, self.sides, strict=True)]
+            name = APIS[api_key].name
+            found = [Difference(name, version, case, *one) for one in differences("", *seen)]
+            if self.unexplained(found) == [] or time.monotonic() > deadline:
+                self.compared += 1
+                self.differences += found
+                return answers[0], answers[1]
+            time.sleep(0.02)
+
+    def unexplained(self, found: list[Difference] | None = None) -> list[Difference]:
+        found = self.differences if found is None else found
+        return [one for one in found if not any(intended.covers(one) for intended in self.intended)]
+
+    def unused(self, api_key: ApiKey) -> list[Intended]:
+        """Intended differences that there are not: the list is to be kept short."""
+        return [
+            intended
+            for intended in self.intended
+            if intended.api == api_key and not any(intended.covers(one) for one in self.differences)
+        ]
+
+
+# --- comparing --------------------------------------------------------------------------------------------
+
+_WORDS = frozenset({"error_message", "batch_index_error_message", "documentation"})
+_PER_BROKER = frozenset({"port", "cluster_id", "log_dir", "total_bytes", "usable_bytes"})
+_UNORDERED_BY = ("name", "topic", "partition_index", "index", "api_key", "resource_type", "producer_id", "topic_id")
+
+
+def named(value: Any, side: Side, field: str = "") -> Any:
+    """The value with everything that no two brokers have in common under one name."""
+    if isinstance(value, dict):
+        return {name: named(member, side, name) for name, member in value.items()}
+    if isinstance(value, list):
+        members = [named(member, side, field) for member in value]
+        if members and all(isinstance(member, dict) for member in members):
+            members.sort(key=lambda member: [str(member.get(key)) for key in _UNORDERED_BY])
+        return members
+    if field in _WORDS and value:
+        return WORDS
+    if field in _PER_BROKER and value not in (None, -1):
+        return f"its own {field}"
+    if field == "session_id" and value:
+        return "a session"
+    if field == "log_append_time" and value is not None:
+        return "its time"
+    if field == "topic_id" and value is not None:
+        return next((f"the id of {name}" for name, one in side.topic_ids.items() if one == value), str(value))
+    if field == "producer_id" and value != -1:
+        return next((f"the id of {name}" for name, one in side.producer_ids.items() if one == value), "a producer id")
+    return bytes(value) if isinstance(value, memoryview) else value
+
+
+def differences(path: str, ours: Any, kafkas: Any) -> Iterator[tuple[str, Any, Any]]:
+    """The fields that differ: path, ours, Kafka's."""
+    if isinstance(ours, dict) and isinstance(kafkas, dict):
+        for name in ours.keys() | kafkas.keys():
+            yield from differences(f"{path}.{name}".lstrip("."), ours.get(name), kafkas.get(name))
+    elif isinstance(ours, list) and isinstance(kafkas, list) and len(ours) == len(kafkas):
+        for index, (our, kafkas_own) in enumerate(zip(ours, kafkas, strict=True)):
+            yield from differences(f"{path}({index})", our, kafkas_own)
+    elif ours != kafkas and not (ours == WORDS and not kafkas):  # it is no fault to say why
+        yield path, ours, kafkas

@@ -1,0 +1,132 @@
+"""`barnabas produce` and `barnabas consume` as processes: pipes, terminals that never end, Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas.testing import Broker
+from tests.support.command_line import run_line
+
+INTERRUPTED = 130
+PATIENCE_SECONDS = 20
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
+def start(broker: Broker, *arguments: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "barnabas.cli.main", *arguments]
+    environment = {**os.environ, "BARNABAS_BOOTSTRAP": broker.bootstrap}
+    return subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def test_consume_follows_until_it_is_interrupted(broker: Broker) -> None:
+    broker.create_topic("followed")
+    broker.append("followed", [b"before"])
+    with start(broker, "consume", "followed", "--follow") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"before\n"
+        broker.append("followed", [b"\xff after"])
+        assert process.stdout.readline() == b"\xff after\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, out, err) == (INTERRUPTED, b"", b"")
+
+
+def test_produce_sends_a_line_while_it_waits_for_the_next(broker: Broker) -> None:
+    broker.create_topic("typed")
+    with start(broker, "produce", "typed") as process:
+        assert process.stdin is not None
+        process.stdin.write(b"first\nsec")
+        process.stdin.flush()
+        assert [record.value for record in broker.records("typed", count=1)] == [b"first"]
+        process.stdin.write(b"ond")
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, out, err) == (0, b"", b"produced 2 records (13 B) to 'typed'\n")
+    assert [record.value for record in broker.records("typed", count=2)] == [b"first", b"second"]
+
+
+def test_produce_that_is_interrupted_is_quiet(broker: Broker) -> None:
+    broker.create_topic("interrupted")
+    with start(broker, "produce", "interrupted") as process:
+        assert process.stdin is not None
+        process.stdin.write(b"sent\n")
+        process.stdin.flush()
+        broker.records("interrupted", count=1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_SECONDS) == INTERRUPTED
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+def test_consume_whose_reader_has_gone_is_quiet(broker: Broker) -> None:
+    broker.create_topic("long")
+    for _ in range(5):
+        broker.append("long", [b"x" * 1000] * 500)
+    with start(broker, "consume", "long") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(PATIENCE_SECONDS) == 1
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+def test_file_is_sent_whole(broker: Broker, tmp_path: Path) -> None:
+    broker.create_topic("filed")
+    values = [b"%d " % number * (number % 50) for number in range(20_000)]
+    file = tmp_path / "lines"
+    file.write_bytes(b"\n".join(values))
+    printed = run_line(f"barnabas produce filed {file} --compression lz4", broker.bootstrap)
+    assert printed.startswith("produced 20,000 records (")
+    assert [record.value for record in broker.records("filed", count=20_000)] == values
+    assert {record.compression for record in broker.records("filed")} == {"lz4"}
+
+
+def test_topic_that_is_not_there_is_made_where_the_broker_does_that(broker: Broker) -> None:
+    printed = run_line("echo x | barnabas produce made-by-itself", broker.bootstrap)
+    assert printed == "produced 1 record (2 B) to 'made-by-itself'\n"
+    assert [record.value for record in broker.records("made-by-itself")] == [b"x"]
+
+
+def test_empty_input_sends_nothing(broker: Broker) -> None:
+    broker.create_topic("empty")
+    assert run_line("printf '' | barnabas produce empty", broker.bootstrap) == "produced 0 records (0 B) to 'empty'\n"
+    assert run_line("barnabas consume empty", broker.bootstrap) == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "values"),
+    [
+        ("", "0 1 2 3 4"),
+        ("--from 3", "3 4"),
+        ("--from -2", "3 4"),
+        ("--from -99", "0 1 2 3 4"),
+        ("--from 99", ""),
+        ("--from end", ""),
+        ("--from @1700000000250", "3 4"),
+        ("--from 2023-11-14T22:13:20.1Z", "1 2 3 4"),
+        ("--from '1 day ago'", ""),
+        ("-n 2", "0 1"),
+        ("--from 1 -n 1 --committed", "1"),
+        ("--partition 0", "0 1 2 3 4"),
+        ("--partition 7", "barnabas: topic 'timed' has partitions 0 to 0, not 7; see 'barnabas topic list'"),
+    ],
+)
+def test_consume_begins_and_ends_where_it_is_told(broker: Broker, options: str, values: str) -> None:
+    if "timed" not in run_line("barnabas topic list", broker.bootstrap):
+        broker.create_topic("timed", configs={"retention.ms": "-1"})
+        for number in range(5):
+            broker.append("timed", [b"%d" % number], timestamp_ms=1_700_000_000_000 + number * 100)
+    printed = run_line(f"barnabas consume timed {options}", broker.bootstrap)
+    assert " ".join(printed.splitlines()) == values

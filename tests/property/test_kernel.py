@@ -156,6 +156,17 @@ def test_scan_of_mutated_run_agrees(run: bytes, verify: bool, limit: int, positi
         assert (found.problem is None) == (expected.problem is None)
 
 
+@given(batches(), st.data(), st.booleans(), st.booleans())
+def test_inspection_of_mutated_batch_agrees(
+    batch: bytes, data: st.DataObject, is_checksum_renewed: bool, require_keys: bool
+) -> None:
+    changed = bytearray(data.draw(mutated(st.just(batch))))
+    if is_checksum_renewed and len(changed) >= HEADER_BYTES:  # so that it is the records that are looked at
+        changed[17:21] = compute_crc(changed).to_bytes(4, "big")
+    expected = outcome(reference.inspect_batch, changed, require_keys)
+    assert outcome(compiled.inspect_batch, changed, require_keys) == expected
+
+
 @given(runs(), INT64)
 def test_seek_in_mutated_run_agrees(run: bytes, target: int) -> None:
     assert outcome(compiled.seek_offset, run, target) == outcome(reference.seek_offset, run, target)

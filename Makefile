@@ -9,7 +9,7 @@ PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constra
 .PHONY: help run test lint format bench docs sanitize clean
 
 help:
-	@echo "make run       the main job on a temporary log, with a summary"
+	@echo "make run       a broker, a producer and a consumer, with a summary"
 	@echo "make test      everything that must pass: lint, types, layers, tests"
 	@echo "make lint      ruff, mypy and import-linter alone"
 	@echo "make format    rewrite the sources in the house's format"

@@ -3,7 +3,7 @@
 Raw sockets and frames that are encoded beforehand, so that the broker and not this program is measured; every broker
 gets the same bytes. The result is one line of JSON on standard output.
 
-    produce      batches in, `depth` in flight on each connection, connection i to partition i of the topic
+    produce      batches in, `depth` in flight on each connection, each to one of the topic's partitions, in turn
     consume      fetches of up to 1 MB out, one in flight on each connection; the records' bytes are thrown away by the
                  kernel (MSG_TRUNC), because a client that copies them would be the slowest part
     end_to_end   one record after the other, each timed from its sending to its arrival at a fetch that waits for it
@@ -77,6 +77,7 @@ class Load:
     port: int
     pid: int
     topic: str
+    partitions: int
     connections: int
     depth: int
     batch_bytes: int
@@ -204,7 +205,7 @@ def produce(load: Load) -> Outcome:
     poll = select.epoll()
     sendings: dict[int, _Sending] = {}
     for index in range(load.connections):
-        frame = produce_frame(load.topic, index, batch)
+        frame = produce_frame(load.topic, index % load.partitions, batch)
         connection = connect(load.port)
         connection.sendall(frame)
         reply = read_reply(connection)
@@ -384,6 +385,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--pid", type=int, required=True, help="of the broker")
     parser.add_argument("--topic", default="")
+    parser.add_argument("--partitions", type=int, default=4, help="of the topic; connections take turns")
     parser.add_argument("--connections", type=int, default=1)
     parser.add_argument("--depth", type=int, default=1, help="requests in flight on each connection")
     parser.add_argument("--batch-bytes", type=int, default=BATCH_BYTES)

@@ -13,11 +13,12 @@ import time
 from pathlib import Path
 from typing import Final, Protocol
 
+from tests.support.kafka import PROJECT_DIRECTORY, free_port, kafka_jars, run_tool
+
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.framing import parse_response_header, request_start
 from barnabas.wire.messages import decode_response, write_request
 from benchmarks.broker_load import CORRELATION_ID, HOST, LoadFailed, read_reply
-from tests.support.kafka import PROJECT_DIRECTORY, free_port, kafka_jars, run_tool
 
 START_TIMEOUT_SECONDS: Final = 90.0
 STOP_TIMEOUT_SECONDS: Final = 60.0

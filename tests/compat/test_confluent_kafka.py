@@ -170,7 +170,9 @@ def test_too_large_record_is_refused_with_kafkas_error(barnabas_broker: Broker) 
 
 def test_admin_makes_shows_grows_and_deletes_topics(barnabas_broker: Broker) -> None:
     client = admin(barnabas_broker.bootstrap)
-    client.create_topics([NewTopic("orders", 3, 1, config={"cleanup.policy": "compact"})])["orders"].result(TIMEOUT_SECONDS)
+    client.create_topics([NewTopic("orders", 3, 1, config={"cleanup.policy": "compact"})])["orders"].result(
+        TIMEOUT_SECONDS
+    )
     with pytest.raises(KafkaException) as exists:
         client.create_topics([NewTopic("orders", 1)])["orders"].result(TIMEOUT_SECONDS)
     assert exists.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS

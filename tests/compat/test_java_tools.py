@@ -31,7 +31,9 @@ def broker(barnabas_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Broker:
 
 
 def run(broker: Broker, *invocations: tuple[str, ...]) -> list[str]:
-    outputs = run_tools([(tool, "--bootstrap-server", broker.bootstrap, *arguments) for tool, *arguments in invocations])
+    outputs = run_tools(
+        [(tool, "--bootstrap-server", broker.bootstrap, *arguments) for tool, *arguments in invocations]
+    )
     for output in outputs:
         assert "exit status" not in output, output
         assert "WARN" not in output, output

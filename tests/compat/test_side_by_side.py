@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from barnabas.testing import Broker
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import APIS, ApiKey
 from tests.support.kafka import KafkaNode
 from tests.support.side_by_side import Intended, Pair, Side
+from tests.support.side_by_side_configs import tell_alter_configs, tell_describe_configs, tell_incremental_alter_configs
 from tests.support.side_by_side_fetch import (
     tell_delete_records,
     tell_describe_producers,
@@ -17,12 +18,26 @@ from tests.support.side_by_side_fetch import (
     tell_offset_for_leader_epoch,
 )
 from tests.support.side_by_side_produce import tell_init_producer_id, tell_produce
+from tests.support.side_by_side_topics import (
+    tell_api_versions,
+    tell_create_partitions,
+    tell_create_topics,
+    tell_delete_topics,
+    tell_describe_cluster,
+    tell_describe_log_dirs,
+    tell_describe_topic_partitions,
+    tell_find_coordinator,
+    tell_list_config_resources,
+    tell_metadata,
+)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 SETTINGS = {"auto.create.topics.enable": "true", "num.partitions": "1"}
 
 NO_TRANSACTIONS = "there are no transactions yet: clients are to stop at once instead of asking again"
+KAFKA_SETS_MIN_ISR = "a new cluster of Kafka's sets min.insync.replicas for all brokers, to the default"
+TYPING_MISTAKES = "a setting that nothing here knows is a typing mistake; Kafka keeps it for a plugin that may want it"
 
 INTENDED = (
     Intended(ApiKey.PRODUCE, "records that cannot be decompressed are corrupt, not our failure", "codec *"),
@@ -33,6 +48,34 @@ INTENDED = (
     Intended(
         ApiKey.PRODUCE, "both batches are kept, where Kafka drops the first without a word", "twice the same partition"
     ),
+    Intended(
+        ApiKey.FETCH,
+        "null and an empty array of aborted transactions mean the same to every client",
+        field="*aborted_transactions",
+    ),
+    Intended(ApiKey.FETCH, "a session of no partitions is not kept", "session: made of nothing", "session_id"),
+    Intended(ApiKey.API_VERSIONS, "Kafka's features are those of its own quorum", field="*_features*"),
+    Intended(
+        ApiKey.METADATA, "neither name nor id is the client's fault, not the broker's", "by neither", "*error_code"
+    ),
+    Intended(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "an empty name is the client's fault, not the broker's", "name ''"),
+    Intended(ApiKey.CREATE_TOPICS, KAFKA_SETS_MIN_ISR, field="*(min.insync.replicas).config_source"),
+    Intended(ApiKey.DESCRIBE_CONFIGS, KAFKA_SETS_MIN_ISR, field="*(min.insync.replicas).*"),
+    Intended(ApiKey.DESCRIBE_CONFIGS, KAFKA_SETS_MIN_ISR, "all brokers*", "*configs"),
+    Intended(
+        ApiKey.DESCRIBE_CONFIGS,
+        "there are no such threads, so that a change would have no effect",
+        field="*(num.io.threads).read_only",
+    ),
+    Intended(ApiKey.ALTER_CONFIGS, f"{KAFKA_SETS_MIN_ISR}, and this API would take it away", "all brokers*"),
+    Intended(ApiKey.ALTER_CONFIGS, TYPING_MISTAKES, "broker, unknown setting*"),
+    Intended(ApiKey.INCREMENTAL_ALTER_CONFIGS, TYPING_MISTAKES, "broker, unknown setting*"),
+    Intended(
+        ApiKey.DELETE_TOPICS,
+        "the topic is deleted once and then unknown, where Kafka refuses both",
+        "by name, and by id",
+    ),
+    Intended(ApiKey.FIND_COORDINATOR, "there are no groups and no transactions yet"),
     Intended(ApiKey.INIT_PRODUCER_ID, NO_TRANSACTIONS, "transactional id", "error_code"),
     Intended(ApiKey.INIT_PRODUCER_ID, NO_TRANSACTIONS, "timeout of a transaction *", "error_code"),
 )
@@ -46,6 +89,19 @@ STORIES: dict[ApiKey, Callable[[Pair], None]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: tell_offset_for_leader_epoch,
     ApiKey.DELETE_RECORDS: tell_delete_records,
     ApiKey.DESCRIBE_PRODUCERS: tell_describe_producers,
+    ApiKey.API_VERSIONS: tell_api_versions,
+    ApiKey.METADATA: tell_metadata,
+    ApiKey.FIND_COORDINATOR: tell_find_coordinator,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: tell_describe_topic_partitions,
+    ApiKey.CREATE_TOPICS: tell_create_topics,
+    ApiKey.DELETE_TOPICS: tell_delete_topics,
+    ApiKey.CREATE_PARTITIONS: tell_create_partitions,
+    ApiKey.DESCRIBE_CONFIGS: tell_describe_configs,
+    ApiKey.ALTER_CONFIGS: tell_alter_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: tell_incremental_alter_configs,
+    ApiKey.DESCRIBE_CLUSTER: tell_describe_cluster,
+    ApiKey.DESCRIBE_LOG_DIRS: tell_describe_log_dirs,
+    ApiKey.LIST_CONFIG_RESOURCES: tell_list_config_resources,
 }
 
 
@@ -56,6 +112,10 @@ def sides(kafka: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
         yield ours, kafkas
         ours.close()
         kafkas.close()
+
+
+def test_every_served_api_has_a_story() -> None:
+    assert STORIES.keys() == APIS.keys()
 
 
 @pytest.mark.parametrize("api_key", STORIES, ids=lambda api_key: api_key.name.lower())

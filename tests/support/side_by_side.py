@@ -114,14 +114,14 @@ class Side:
 
     # -- what a story needs done, without comparing it ---------------------------------------------------------
 
-    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         """Returns when it can be written to and read from."""
         topic = {
             "name": name,
             "num_partitions": partitions,
             "replication_factor": 1,
             "assignments": [],
-            "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
+            "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
         }
         answer = self.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [topic], "timeout_ms": 10_000})
         assert answer["topics"][0]["error_code"] == 0, answer
@@ -233,7 +233,10 @@ class Pair:
         deadline = time.monotonic() + (AGREEMENT_TIMEOUT_SECONDS if is_read else 0)
         while True:
             answers = tuple(side.ask(api_key, version, request(side), client_id) for side in self.sides)
-            seen = [named(only(answer), side) for answer, side in zip(answers, self.sides, strict=True)]
+            seen = [
+                named(answer if isinstance(answer, str) else only(answer), side)
+                for answer, side in zip(answers, self.sides, strict=True)
+            ]
             name = APIS[api_key].name
             found = [Difference(name, version, case, *one) for one in differences("", *seen)]
             if self.unexplained(found) == [] or time.monotonic() > deadline:
@@ -241,6 +244,18 @@ class Pair:
                 self.differences += found
                 return answers[0], answers[1]
             time.sleep(0.02)
+
+    def compare_raw(self, case: str, frame: bytes) -> tuple[Any, Any]:
+        """The same bytes to both, and the same bytes back, or none."""
+        answers = []
+        for side in self.sides:
+            side.send(frame)
+            answers.append(side.receive() or CLOSED)
+            side.close()
+        self.compared += 1
+        if answers[0] != answers[1]:
+            self.differences.append(Difference("raw", 0, case, "frame", *answers))
+        return answers[0], answers[1]
 
     def unexplained(self, found: list[Difference] | None = None) -> list[Difference]:
         found = self.differences if found is None else found
@@ -293,6 +308,7 @@ def differences(path: str, ours: Any, kafkas: Any) -> Iterator[tuple[str, Any, A
             yield from differences(f"{path}.{name}".lstrip("."), ours.get(name), kafkas.get(name))
     elif isinstance(ours, list) and isinstance(kafkas, list) and len(ours) == len(kafkas):
         for index, (our, kafkas_own) in enumerate(zip(ours, kafkas, strict=True)):
-            yield from differences(f"{path}({index})", our, kafkas_own)
+            name = our.get("name", index) if isinstance(our, dict) else index
+            yield from differences(f"{path}({name})", our, kafkas_own)
     elif ours != kafkas and not (ours == WORDS and not kafkas):  # it is no fault to say why
         yield path, ours, kafkas

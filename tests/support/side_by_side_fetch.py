@@ -79,10 +79,10 @@ FETCHES = {
     "committed only": fetch((READ, [partition(0)]), isolation_level=_READ_COMMITTED),
     "committed only, at the end": fetch((READ, [partition(0, 8)]), isolation_level=_READ_COMMITTED),
     "isolation level 2": fetch((READ, [partition(0)]), isolation_level=2),
-    "waits for more bytes": fetch((READ, [partition(0)]), min_bytes=1 << 20, max_wait_ms=50),
-    "waits for any byte": fetch((READ, [partition(0, 8)]), max_wait_ms=50),
-    "no bytes wanted": fetch((READ, [partition(0, 8)]), min_bytes=0, max_wait_ms=5000),
-    "error does not wait": fetch((READ, [partition(0, 8), partition(9)]), max_wait_ms=5000),
+    "waits for more bytes": fetch((READ, [partition(0)]), min_bytes=1 << 20, max_wait_ms=20),
+    "waits for any byte": fetch((READ, [partition(0, 8)]), max_wait_ms=20),
+    "no bytes wanted": fetch((READ, [partition(0, 8)]), min_bytes=0, max_wait_ms=20),
+    "error does not wait": fetch((READ, [partition(0, 8), partition(9)]), max_wait_ms=20),
     "leader epoch of now": fetch((READ, [partition(0, 0, current_leader_epoch=0)])),
     "leader epoch to come": fetch((READ, [partition(0, 0, current_leader_epoch=3)])),
     "leader epoch of before": fetch((READ, [partition(0, 0, current_leader_epoch=-2)])),
@@ -168,7 +168,7 @@ TIMESTAMPS = {
 def tell_list_offsets(pair: Pair) -> None:
     pair.each(_fill)
 
-    def ask(case: str, topic: str, *partitions: Values, **others: Any) -> None:
+    def ask(version: int, case: str, topic: str, *partitions: Values, **others: Any) -> None:
         asked = {"replica_id": -1, "topics": [{"name": topic, "partitions": list(partitions)}], **others}
         pair.compare(case, ApiKey.LIST_OFFSETS, version, lambda side: asked)
 
@@ -176,16 +176,19 @@ def tell_list_offsets(pair: Pair) -> None:
         for case, timestamp in TIMESTAMPS.items():
             for isolation_level in (0, _READ_COMMITTED):
                 partitions = [{"partition_index": index, "timestamp": timestamp} for index in range(4)]
-                ask(f"{case}, isolation {isolation_level}", READ, *partitions, isolation_level=isolation_level)
+                ask(version, f"{case}, isolation {isolation_level}", READ, *partitions, isolation_level=isolation_level)
         for epoch in (-2, -1, 0, 5):
             ask(
-                f"leader epoch {epoch}", READ, {"partition_index": 0, "current_leader_epoch": epoch, "timestamp": -1}
+                version,
+                f"leader epoch {epoch}",
+                READ,
+                {"partition_index": 0, "current_leader_epoch": epoch, "timestamp": -1},
             )
-        ask("unknown topic", UNKNOWN, {"partition_index": 0, "timestamp": -1})
-        ask("name that no topic can have", "no topic!", {"partition_index": 0, "timestamp": -1})
-        ask("one partition twice", READ, *[{"partition_index": 0, "timestamp": time} for time in (-1, -2)])
-        ask("debugging consumer", READ, {"partition_index": 0, "timestamp": -1}, replica_id=-2)
-        ask("no partitions", READ)
+        ask(version, "unknown topic", UNKNOWN, {"partition_index": 0, "timestamp": -1})
+        ask(version, "name that no topic can have", "no topic!", {"partition_index": 0, "timestamp": -1})
+        ask(version, "one partition twice", READ, *[{"partition_index": 0, "timestamp": time} for time in (-1, -2)])
+        ask(version, "debugging consumer", READ, {"partition_index": 0, "timestamp": -1}, replica_id=-2)
+        ask(version, "no partitions", READ)
 
 
 def tell_offset_for_leader_epoch(pair: Pair) -> None:
@@ -207,7 +210,7 @@ def tell_offset_for_leader_epoch(pair: Pair) -> None:
 
 def tell_delete_records(pair: Pair) -> None:
     pair.each(_fill)
-    pair.each(lambda side: side.create_topic("compacted-only", cleanup_policy="compact"))
+    pair.each(lambda side: side.create_topic("compacted-only", configs={"cleanup.policy": "compact"}))
     for version in versions(ApiKey.DELETE_RECORDS):
         topic = f"{CUT}-{version}"
 

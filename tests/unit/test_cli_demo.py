@@ -1,56 +1,58 @@
-"""The demo tells a true story: with fewer records, as a whole, and on a log that does not hold what it must."""
+"""The demo tells a true story: with fewer records, as a whole, and where the broker has not what it must have."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from barnabas.cli import demo
 from barnabas.cli.output import progress
-
-FIRST_LOG = "00000000000000000000.log"
+from barnabas.client.cluster import Cluster
+from barnabas.testing import Broker
 
 
 def ignore(count: int) -> None:
     pass
 
 
-def test_demo_writes_reads_crashes_and_recovers(
+def test_demo_produces_consumes_kills_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "RECORDS", 40_000)
+    monkeypatch.setattr(demo, "RECORDS", 20_000)
+    monkeypatch.setattr(demo, "RECORDS_UNDER_KILL", 20_000)
 
-    demo.run_demo(str(tmp_path / "demo-0"))
+    asyncio.run(demo.run_demo(tmp_path))
 
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("Barnabas writes 40,000 records of 100 bytes")
     assert [line.split()[1] for line in lines if line[0].isdigit()] == [
-        "wrote",
-        "read",
-        "crashed",
-        "recovered",
-        "compared",
+        "started",
+        "produced",
+        "consumed",
+        "killed",
+        "consumed",
+        "stopped",
     ]
-    assert " flushed records survived" in lines[-1]
+    assert lines[-1] == "All 40,000 records were there, each once and in order."
 
 
-def test_comparison_notices_records_that_were_not_written(tmp_path: Path) -> None:
-    log, _ = demo.open_demo_log(str(tmp_path / "demo-0"))
-    demo.append_records(log, demo.make_records(0, 10))
-    demo.append_records(log, demo.make_records(11, 10))
-    log.write()
+def test_consuming_notices_records_that_were_not_produced(barnabas_broker: Broker) -> None:
+    barnabas_broker.create_topic("demo")
+    barnabas_broker.append("demo", [demo.make_value(0)], key=demo.make_key(0), timestamp_ms=demo.START_MS)
+    barnabas_broker.append("demo", [demo.make_value(2)], key=demo.make_key(1), timestamp_ms=demo.START_MS + 1)
 
-    with pytest.raises(demo.DemoFailed, match="timestamps of the records from 0 on"):
-        demo.compare_records(log, ignore)
-    log.close()
+    async def consume() -> None:
+        async with Cluster(barnabas_broker.bootstrap) as cluster:
+            await demo.consume(cluster, 0, 2, ignore)
+
+    with pytest.raises(demo.DemoFailed, match="the value_data of the records from 0 on are not what was produced"):
+        asyncio.run(consume())
 
 
-def test_recovery_that_lost_flushed_records_fails(tmp_path: Path) -> None:
-    log, _ = demo.open_demo_log(str(tmp_path / "demo-0"))
-    demo.append_records(log, demo.make_records(0, 10))
-    log.close()
+def test_broker_that_does_not_start_fails_the_demo(tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
 
-    with pytest.raises(demo.DemoFailed, match="ends at 10, but it was flushed up to 11"):
-        demo.recover_and_compare(str(tmp_path / "demo-0"), flushed=11)
+    with pytest.raises(demo.DemoFailed, match=r"the broker did not start: .*File exists"):
+        demo.BrokerProcess(tmp_path).start()
 
 
 def test_progress_is_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,8 +52,8 @@ class Dispatcher:
     def connect(self, connection: Connection) -> "ClientConnection":
         return ClientConnection(self, connection)
 
-    def observe(self, request: Request, began: float) -> None:
-        self._seconds_of[request.api_key].observe(self.loop.time() - began)
+    def observe(self, request: Request) -> None:
+        self._seconds_of[request.api_key].observe(self.loop.time() - request.began)
 
     def handle(self, request: Request) -> None:
         direct = self.direct.get(request.api_key)
@@ -94,16 +94,16 @@ class ClientConnection:
         self._connection = connection
 
     def on_request(self, slot: ReplySlot, frame: memoryview) -> None:
-        dispatcher = self._dispatcher
-        began = dispatcher.loop.time()
+        dispatcher, connection = self._dispatcher, self._connection
         header = parse_request_header(frame)
         request = Request(
             header,
             frame[header.body_position :],
             slot,
-            self._connection.listener_name,
-            self._connection.peer_host,
-            lambda answered: dispatcher.observe(answered, began),
+            connection.listener_name,
+            connection.peer_host,
+            dispatcher.observe,
+            dispatcher.loop.time(),
         )
         if dispatcher.fault is None or not dispatcher.fault(request):
             dispatcher.handle(request)

@@ -29,6 +29,7 @@ class Request:
         "_on_answered",
         "_slot",
         "api_key",
+        "began",
         "body",
         "client_id",
         "correlation_id",
@@ -47,8 +48,11 @@ class Request:
         listener: str,
         peer_host: str,
         on_answered: "Callable[[Request], None]",
+        began: float = 0.0,
     ) -> None:
+        """`began` is the loop's time at which it came; `on_answered` is called when the answer is handed over."""
         self.api_key, self.version, self.correlation_id, self.client_id, _ = header
+        self.began = began
         self.body = body
         self.listener = listener
         self.peer_host = peer_host

@@ -43,8 +43,6 @@ def recognise(texts: Mapping[str, str]) -> Recognised:
     for name, text in texts.items():
         if name in SERVER_SETTINGS:
             known[name] = text
-            if SERVER_SETTINGS[name].unsupported:
-                notes.append(f"{name} has no effect: {SERVER_SETTINGS[name].unsupported} is not supported")
         elif (feature := missing_feature(name)) is not None:
             notes.append(f"{name} has no effect: Barnabas has no {feature}")
         else:

@@ -1,60 +1,57 @@
-"""`python -m barnabas.cli.demo` (`make run`): what the log can do, on a million records and in half a minute.
+"""`python -m barnabas.cli.demo` (`make run`): what a broker does, on a million records and in half a minute.
 
-1. writes a million records to a new log;
-2. reads them back and compares every byte;
-3. starts another process that goes on writing, and kills it (SIGKILL) in the middle of that;
-4. opens what is left, as after any crash, and compares again: everything that was flushed must be there, and what else
-   survived must be a prefix of what was written.
+1. starts a broker (`barnabas up`) on a free port, in a process of its own;
+2. produces a million records through it;
+3. consumes them and compares every byte;
+4. produces more, kills the broker (SIGKILL) in the middle of that and starts it again, while the producer goes on;
+5. consumes those: each must be there once, and in order;
+6. stops the broker.
 
-Each record can be made again from its offset alone, so nothing has to be remembered to compare. The log lies in a
+Each record can be made again from its offset alone, so nothing has to be remembered to compare. The data lies in a
 temporary directory that is removed at the end.
 """
 
+import asyncio
 import logging
-import os
-import random
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 from array import array
 from collections.abc import Callable
-from contextlib import ExitStack
+from pathlib import Path
 from typing import Final
 
+import uvloop
+
 from barnabas.base.clock import SystemClock
-from barnabas.base.filesystem import LocalFileSystem
+from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Offset, TopicPartition
-from barnabas.cli.output import console, human_bytes, plural, progress, say
-from barnabas.records import kernel
-from barnabas.records.columns import decode_run, encode_batches
+from barnabas.cli.output import complain, human_bytes, plural, progress, say
+from barnabas.client.admin import Admin
+from barnabas.client.cluster import Cluster
+from barnabas.client.consumer import Consumer, ConsumerOptions
+from barnabas.client.producer import Producer
 from barnabas.records.results import Columns
-from barnabas.storage.handles import Handles
-from barnabas.storage.log import Log
-from barnabas.storage.recovery import RecoveryReport, open_log
-from barnabas.storage.settings import LogConfig
 
 RECORDS: Final = 1_000_000
+RECORDS_UNDER_KILL: Final = 200_000
 VALUE_BYTES: Final = 100
-BATCH_BYTES: Final = 128 * 1024
-SEGMENT_BYTES: Final = 32 << 20
-CHUNK_RECORDS: Final = 20_000
-WRITE_CHUNKS: Final = 10
-"""The doomed process hands so many chunks to the disk at once, so that the kill falls into a write."""
-WRITES_MAX: Final = 50
-FLUSHES_BEFORE_KILL: Final = 1
-READ_BYTES: Final = 4 << 20
+PROGRESS_RECORDS: Final = 10_000
+FETCH_BYTES: Final = 4 << 20
+SILENCE_SECONDS_MAX: Final = 30.0
 START_MS: Final = 1_700_000_000_000
 PARTITION: Final = TopicPartition("demo", 0)
-_WRITER_ARGUMENT: Final = "--write-until-killed"
+_READY: Final = re.compile(r"ready on (\S+:\d+);")
 
 
 class DemoFailed(Exception):  # noqa: N818
-    """The log does not hold what it must."""
+    """The broker does not do what it must."""
 
 
 class Stopwatch:
-    """Adds up what the log takes for its work; making and comparing the records is not its work."""
+    """How long a part of the story took, and how much was done in it."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
@@ -75,182 +72,183 @@ class Stopwatch:
         return f"{plural(self.records, 'record')} in {self.seconds:.2f} s: {records_rate}, {bytes_rate}"
 
 
-def make_records(first: Offset, count: int) -> Columns:
-    """The records that belong at these offsets, as columns."""
-    keys = b"".join(b"key-%09d" % offset for offset in range(first, first + count))
-    values = b"".join((b"record %d " % offset).ljust(VALUE_BYTES, b".") for offset in range(first, first + count))
-    key_bytes = len(keys) // count
-    no_headers = bytes(4)
-    return Columns(
-        count=count,
-        offsets=array("q", range(first, first + count)).tobytes(),
-        timestamps=array("q", range(START_MS + first, START_MS + first + count)).tobytes(),
-        key_offsets=array("i", range(0, len(keys) + 1, key_bytes)).tobytes(),
-        key_data=keys,
-        key_validity=None,
-        value_offsets=array("i", range(0, len(values) + 1, VALUE_BYTES)).tobytes(),
-        value_data=values,
-        value_validity=None,
-        header_list_offsets=bytes(4 * (count + 1)),
-        header_key_offsets=no_headers,
-        header_key_data=b"",
-        header_value_offsets=no_headers,
-        header_value_data=b"",
-        header_value_validity=None,
-    )
+class BrokerProcess:
+    """`barnabas up` in a process of its own. A restart keeps the data and the port."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._log = directory / "broker.log"
+        self._process: subprocess.Popen[str] | None = None
+        self.bootstrap = "127.0.0.1:0"
+
+    def start(self) -> None:
+        """Returns when it is ready."""
+        command = [sys.executable, "-m", "barnabas.cli.main", "up", "--listen", self.bootstrap]
+        command += ["--data-dir", str(self._directory / "data")]
+        with open(self._log, "a") as log:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self._process.stdout is not None, "it is a pipe"
+        ready = _READY.search(self._process.stdout.readline())
+        if ready is None:
+            self.kill()
+            raise DemoFailed(f"the broker did not start: {self._log.read_text().strip()}")
+        self.bootstrap = ready[1]
+
+    def stop(self) -> None:
+        status = self._end(signal.SIGTERM)
+        if status != 0:
+            raise DemoFailed(f"the broker stopped with status {status}: {self._log.read_text().strip()}")
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        with process:  # which closes the pipe and waits
+            process.send_signal(number)
+        return process.returncode
 
 
-def open_demo_log(directory: str, recovery_point: Offset = 0) -> tuple[Log, RecoveryReport]:
-    config = LogConfig(segment_bytes=SEGMENT_BYTES)
-    return open_log(
-        LocalFileSystem(),
-        Handles(),
-        SystemClock(),
-        random.Random(),
-        directory,
-        PARTITION,
-        config,
-        recovery_point=recovery_point,
-    )
+# Records
 
 
-def append_records(log: Log, records: Columns) -> int:
-    """Stages the records in batches; returns their size."""
-    size_bytes = 0
-    for batch in encode_batches(records, max_batch_bytes=BATCH_BYTES):
-        log.append(memoryview(batch), leader_epoch=0)
-        size_bytes += len(batch)
-    return size_bytes
+def make_key(offset: Offset) -> bytes:
+    return b"key-%09d" % offset
 
 
-def write_records(log: Log, count: int, on_progress: Callable[[int], None]) -> Stopwatch:
+def make_value(offset: Offset) -> bytes:
+    return (b"record %d " % offset).ljust(VALUE_BYTES, b".")
+
+
+def check_records(first: Offset, columns: Columns) -> None:
+    """`DemoFailed` unless these are exactly the records that belong at the offsets from `first` on."""
+    offsets = range(first, first + columns.count)
+    expected = {
+        "offsets": array("q", offsets).tobytes(),
+        "timestamps": array("q", [START_MS + offset for offset in offsets]).tobytes(),
+        "key_data": b"".join(map(make_key, offsets)),
+        "value_data": b"".join(map(make_value, offsets)),
+    }
+    for name, content in expected.items():
+        if bytes(getattr(columns, name)) != content:
+            raise DemoFailed(f"the {name} of the records from {first} on are not what was produced")
+
+
+# What is done with the broker
+
+
+async def produce(
+    cluster: Cluster,
+    first: Offset,
+    count: int,
+    on_progress: Callable[[int], None],
+    when_half_is_stored: Callable[[], None] | None = None,
+) -> Stopwatch:
+    """Produces the records that belong at these offsets; `when_half_is_stored` is called in the middle of that."""
     watch = Stopwatch()
-    for _ in range(0, count, CHUNK_RECORDS):
-        records = make_records(log.end_offset, CHUNK_RECORDS)
-        with watch:
-            watch.size_bytes += append_records(log, records)
-            log.write()
-        watch.records += CHUNK_RECORDS
-        on_progress(CHUNK_RECORDS)
+    middle = first + count // 2
+    helper: asyncio.Task[None] | None = None
     with watch:
-        log.flush()
+        async with Producer(cluster) as producer:
+            for offset in range(first, first + count):
+                sent = await producer.send(
+                    PARTITION.topic,
+                    make_value(offset),
+                    key=make_key(offset),
+                    partition=PARTITION.partition,
+                    timestamp_ms=START_MS + offset,
+                )
+                if (offset + 1) % PROGRESS_RECORDS == 0:
+                    on_progress(PROGRESS_RECORDS)
+                if offset == middle and when_half_is_stored is not None:
+                    await sent
+                    helper = asyncio.create_task(asyncio.to_thread(when_half_is_stored))
+            if helper is not None:
+                await helper
+            await producer.flush()
+    watch.records = count
+    watch.size_bytes = count * (VALUE_BYTES + len(make_key(0)))
     return watch
 
 
-def compare_records(log: Log, on_progress: Callable[[int], None]) -> Stopwatch:
-    """Reads the whole log; `DemoFailed` unless it holds exactly the records that belong there."""
+async def consume(cluster: Cluster, first: Offset, count: int, on_progress: Callable[[int], None]) -> Stopwatch:
+    """Consumes so many records; `DemoFailed` unless they are those that belong there."""
     watch = Stopwatch()
-    next_offset = log.log_start_offset
-    while next_offset < log.end_offset:
-        with watch:
-            found = log.read(next_offset, READ_BYTES).slice
-            if found is None:
-                raise DemoFailed(f"nothing can be read at offset {next_offset}, but the log ends at {log.end_offset}")
-            columns, consumed_bytes = decode_run(found.read())
-            found.release()
-        expected = make_records(next_offset, columns.count)
-        for name in ("offsets", "timestamps", "key_offsets", "key_data", "value_offsets", "value_data"):
-            if bytes(getattr(columns, name)) != bytes(getattr(expected, name)):
-                raise DemoFailed(f"the {name} of the records from {next_offset} on are not what was written")
-        next_offset += columns.count
-        watch.records += columns.count
-        watch.size_bytes += consumed_bytes
-        on_progress(columns.count)
+    async with Consumer(cluster, ConsumerOptions(partition_bytes_max=FETCH_BYTES)) as consumer:
+        consumer.assign({PARTITION: first})
+        while watch.records < count:
+            with watch:
+                runs = await consumer.poll(SILENCE_SECONDS_MAX)
+                decoded = [run.columns(with_headers=False) for run in runs]
+            if not runs:
+                raise DemoFailed(f"nothing came from offset {first + watch.records} on")
+            for run, columns in zip(runs, decoded, strict=True):
+                check_records(first + watch.records, columns)
+                watch.records += columns.count
+                watch.size_bytes += len(run.batches)
+                on_progress(columns.count)
+    if watch.records != count:
+        raise DemoFailed(f"{watch.records} records came, but {count} were produced")
     return watch
-
-
-# The process that is killed
-
-
-def write_until_killed(directory: str) -> None:
-    """Appends until somebody ends it, or many times; tells on standard output up to where it has flushed."""
-    log, _ = open_demo_log(directory)
-    for _ in range(WRITES_MAX):
-        for _ in range(WRITE_CHUNKS):
-            append_records(log, make_records(log.staged_end_offset, CHUNK_RECORDS))
-        log.write()
-        log.flush()
-        print(log.end_offset, flush=True)
-
-
-def crash_writer(directory: str) -> Offset:
-    """Runs a writer and kills it while it writes; returns the offset up to which it had flushed."""
-    command = [sys.executable, "-m", "barnabas.cli.demo", _WRITER_ARGUMENT, directory]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer, ExitStack() as stack:
-        stack.callback(writer.kill)
-        assert writer.stdout is not None
-        flushed = 0
-        for _ in range(FLUSHES_BEFORE_KILL):
-            line = writer.stdout.readline()
-            if not line:
-                raise DemoFailed("the writing process ended by itself")
-            flushed = int(line)
-        # When a file grows after that flush, the next write is under way.
-        size_bytes = _log_bytes(directory)
-        while _log_bytes(directory) == size_bytes and writer.poll() is None:
-            SystemClock().sleep(0.0001)
-        writer.send_signal(signal.SIGKILL)
-        for line in writer.stdout:
-            flushed = int(line)
-    return flushed
-
-
-def _log_bytes(directory: str) -> int:
-    with os.scandir(directory) as entries:
-        return sum(entry.stat().st_size for entry in entries if entry.name.endswith(".log"))
 
 
 # The story
 
 
-def run_demo(directory: str) -> None:
-    say(f"Barnabas writes {plural(RECORDS, 'record')} of {VALUE_BYTES} bytes to a log in {directory}.")
-    if not kernel.IS_COMPILED:
-        say("The compiled record kernel is not installed: its Python reference is used, which takes longer.")
-    log, _ = open_demo_log(directory)
-    with progress("writing", RECORDS, unit="records") as advance:
-        written = write_records(log, RECORDS, advance)
-    say(f"1 wrote      {written}")
-    with progress("reading", RECORDS, unit="records") as advance:
-        read = compare_records(log, advance)
-    say(f"2 read back  {read}; every byte as written")
-    log.close()
-    flushed = crash_writer(directory)
-    say(f"3 crashed    a second process was killed in mid-append; it had flushed up to offset {flushed:,}")
-    recover_and_compare(directory, flushed)
-
-
-def recover_and_compare(directory: str, flushed: Offset) -> None:
+async def run_demo(directory: Path) -> None:
+    broker = BrokerProcess(directory)
     watch = Stopwatch()
-    with watch:
-        log, report = open_demo_log(directory, recovery_point=flushed)
+    try:
+        with watch:
+            broker.start()
+        say(f"1 started    a broker on {broker.bootstrap}, ready after {watch.seconds:.2f} s")
+        async with Cluster(broker.bootstrap) as cluster:
+            await Admin(cluster).create_topic(PARTITION.topic, partitions=1)
+            with progress("producing", RECORDS, unit="records") as advance:
+                produced = await produce(cluster, 0, RECORDS, advance)
+            say(f"2 produced   {produced}")
+            with progress("consuming", RECORDS, unit="records") as advance:
+                consumed = await consume(cluster, 0, RECORDS, advance)
+            say(f"3 consumed   {consumed}; every byte as produced")
+            await survive_kill(broker, cluster)
+        watch = Stopwatch()
+        with watch:
+            broker.stop()
+        say(f"6 stopped    the broker, in {watch.seconds:.2f} s")
+        say(f"All {plural(RECORDS + RECORDS_UNDER_KILL, 'record')} were there, each once and in order.")
+    finally:
+        broker.kill()
+
+
+async def survive_kill(broker: BrokerProcess, cluster: Cluster) -> None:
+    restart = Stopwatch()
+
+    def kill_and_start() -> None:
+        broker.kill()
+        with restart:
+            broker.start()
+
+    with progress("producing", RECORDS_UNDER_KILL, unit="records") as advance:
+        await produce(cluster, RECORDS, RECORDS_UNDER_KILL, advance, kill_and_start)
     say(
-        f"4 recovered  in {watch.seconds:.3f} s; checked {human_bytes(report.checked_bytes)} from the recovery point on"
+        f"4 killed     the broker (SIGKILL) while {plural(RECORDS_UNDER_KILL, 'record')} were being produced; it was "
+        f"ready again after {restart.seconds:.2f} s, and the producer went on"
     )
-    for note in report.notes or ["nothing had to be cut: the last write was whole"]:
-        say(f"             {note}")
-    if log.end_offset < flushed:
-        raise DemoFailed(f"the log ends at {log.end_offset}, but it was flushed up to {flushed}")
-    with progress("comparing", log.end_offset, unit="records") as advance:
-        compared = compare_records(log, advance)
-    say(f"5 compared   {compared}; every byte as written")
-    log.close()
-    say(
-        f"All {plural(flushed, 'flushed record')} survived, and {log.end_offset - flushed:,} that were not flushed. Of "
-        f"the torn write {human_bytes(report.removed_bytes)} were cut; the log goes on at offset {log.end_offset:,}."
-    )
+    with progress("consuming", RECORDS_UNDER_KILL, unit="records") as advance:
+        consumed = await consume(cluster, RECORDS, RECORDS_UNDER_KILL, advance)
+    say(f"5 consumed   {consumed}; none lost, none twice")
 
 
 def main() -> int:
     logging.getLogger("barnabas").addHandler(logging.NullHandler())  # the story tells it all
     try:
-        if sys.argv[1:2] == [_WRITER_ARGUMENT]:
-            write_until_killed(sys.argv[2])
-            return 0
         with tempfile.TemporaryDirectory(prefix="barnabas-demo-") as directory:
-            run_demo(os.path.join(directory, str(PARTITION)))
-    except DemoFailed as failure:
-        console(on_error_stream=True).print(f"barnabas: the demo failed: {failure}", style="red")
+            say(f"Barnabas produces and consumes records of {VALUE_BYTES} bytes; the data lies in {directory}.")
+            uvloop.run(run_demo(Path(directory)))
+    except (DemoFailed, BarnabasError) as failure:
+        complain(f"the demo failed: {failure}")
         return 1
     except KeyboardInterrupt:
         return 130

@@ -5,9 +5,10 @@ decides. Settings are in `configs`, offsets in `offsets`.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from barnabas.base.ids import Offset, TopicPartition
@@ -15,6 +16,7 @@ from barnabas.base.uuid import ZERO_UUID
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import UnknownTopic, raise_for
 from barnabas.client.metadata import TopicMetadata
+from barnabas.net.errors import NetworkFailed
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages import Message
@@ -22,8 +24,9 @@ from barnabas.wire.values import Values
 
 _Result = TypeVar("_Result")
 
-BROKER_DEFAULT = -1
+BROKER_DEFAULT: Final = -1
 """As many partitions or replicas as the brokers' settings say."""
+_GONE_SECONDS_MAX: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,8 @@ class Admin:
         return created
 
     async def delete_topic(self, name: str) -> None:
+        """Returns when brokers do not tell of the topic any more."""
+
         def read(reply: Message) -> None:
             (answer,) = reply.responses
             raise_for(answer.error_code.value, f"topic '{name}'", getattr(answer, "error_message", None))
@@ -122,6 +127,13 @@ class Admin:
             {"topics": [{"name": name}], "topic_names": [name], "timeout_ms": self._timeout_ms},
             read,
         )
+        # It is deleted, whatever comes now: somebody may have made it again, or the broker may have gone.
+        with contextlib.suppress(TimeoutError, NetworkFailed, KafkaError):
+            async with asyncio.timeout(_GONE_SECONDS_MAX):
+                tries = 0
+                while name in (await self._cluster.refresh([name])).topics:
+                    await asyncio.sleep(self._cluster.backoff_seconds(tries))
+                    tries += 1
 
     async def create_partitions(self, name: str, total: int) -> None:
         """Raises the number of a topic's partitions to `total`."""

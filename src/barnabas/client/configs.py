@@ -1,8 +1,13 @@
 """Settings of topics and brokers, read and changed while they run: DescribeConfigs and IncrementalAlterConfigs.
 
 A broker's own settings are known to that broker alone, so they are asked for there; everything else goes to any broker.
+
+Brokers may learn of a change a moment after it was made. Whoever made one should not read the old value, so
+`alter_configs` waits for it, but not for long: somebody else may have changed it again.
 """
 
+import asyncio
+import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -16,6 +21,7 @@ from barnabas.wire.messages import Message
 
 _SET: Final = 0
 _UNSET: Final = 1
+_VISIBLE_SECONDS_MAX: Final = 2.0
 
 
 class ResourceType(IntEnum):
@@ -39,6 +45,14 @@ class ConfigSource(IntEnum):
     @classmethod
     def _missing_(cls, value: object) -> "ConfigSource":
         return cls.UNKNOWN
+
+
+_OWN_SOURCES: Final = {
+    (ResourceType.TOPIC, True): {ConfigSource.TOPIC},
+    (ResourceType.BROKER, True): {ConfigSource.DYNAMIC_BROKER},
+    (ResourceType.BROKER, False): {ConfigSource.DYNAMIC_DEFAULT_BROKER},
+}
+"""What a value has as its source that was set on a resource itself: by its type, and whether it has a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +126,30 @@ async def alter_configs(
         raise_for(result.error_code.value, str(resource), result.error_message)
 
     await cluster.retry(f"the settings of {resource} could not be changed", attempt)
+    if not validate_only:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_VISIBLE_SECONDS_MAX):
+                await _until_visible(cluster, resource, set_values or {}, unset_names)
+
+
+async def _until_visible(
+    cluster: Cluster, resource: Resource, set_values: Mapping[str, str], unset_names: Collection[str]
+) -> None:
+    tries = 0
+    while True:
+        entries = await describe_configs(cluster, resource, [*set_values, *unset_names])
+        own = {
+            entry.name: entry for entry in entries if entry.source in _OWN_SOURCES[resource.kind, bool(resource.name)]
+        }
+        is_unset = not any(name in own for name in unset_names)
+        if is_unset and all(_has_value(own.get(name), value) for name, value in set_values.items()):
+            return
+        await asyncio.sleep(cluster.backoff_seconds(tries))
+        tries += 1
+
+
+def _has_value(entry: ConfigEntry | None, value: str) -> bool:
+    return entry is not None and (entry.is_sensitive or entry.value == value)
 
 
 async def _connection_for(cluster: Cluster, resource: Resource) -> BrokerConnection:

@@ -54,6 +54,10 @@ _ATTRIBUTES = Struct(">h")
 _MAX_TIMESTAMP = Struct(">q")
 
 
+_new_tuple = tuple.__new__
+"""What `_make` calls after counting the fields."""
+
+
 class Codec(IntEnum):
     """Compression codecs by their number in the attributes."""
 
@@ -170,9 +174,9 @@ def compute_crc(batch: Buffer) -> int:
 
 def assign(header: BatchHeader, batch: memoryview, base_offset: int, leader_epoch: int) -> BatchHeader:
     """Patches what the log assigns into a batch, in place; the checksum stays valid. Returns the new header."""
-    assigned = (base_offset, header.length, leader_epoch)
-    _ASSIGNED.pack_into(batch, 0, *assigned)
-    return BatchHeader._make(assigned + header[3:])
+    length = header.length
+    _ASSIGNED.pack_into(batch, 0, base_offset, length, leader_epoch)
+    return _new_tuple(BatchHeader, (base_offset, length, leader_epoch, *header[3:]))
 
 
 def rewrite(batch: memoryview, attributes: int, max_timestamp: int) -> None:

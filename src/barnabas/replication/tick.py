@@ -75,21 +75,38 @@ class AppendTick:
 
     async def _flush(self, partition: Partition, waiting: Waiting) -> None:
         """Syncs as long as appends keep coming, each time for all that came meanwhile."""
+        log = partition.log
         try:
             while waiting:
-                plan = partition.log.plan_flush()
+                waiting += self._write_staged(partition)
+                try:
+                    plan = log.plan_flush()
+                except DiskFailed as failure:
+                    self._fail(partition, waiting + self._unflushed.pop(partition, []), failure)
+                    return
                 try:
                     await self._loop.run_in_executor(None, plan.run)
                 except DiskFailed as failure:
-                    partition.log.abandon_flush(plan)
+                    log.abandon_flush(plan)
                     self._fail(partition, waiting + self._unflushed.pop(partition, []), failure)
                     return
-                partition.log.finish_flush(plan)
+                log.finish_flush(plan)
                 _finish(partition, waiting, plan.end_offset)
                 self._after_write()
                 waiting = self._unflushed.pop(partition, [])
         finally:
             del self._flushes[partition]
+
+    def _write_staged(self, partition: Partition) -> Waiting:
+        """Writes what this tick has staged so far, because a flush covers whole writes; returns who is to be told."""
+        waiting = self._staged.pop(partition, [])
+        if waiting:
+            try:
+                partition.log.write()
+            except DiskFailed as failure:
+                self._fail(partition, waiting, failure)
+                return []
+        return waiting
 
     def _fail(self, partition: Partition, waiting: Waiting, error: DiskFailed) -> None:
         """Tells everybody; the owner of the directories decides what becomes of the log."""

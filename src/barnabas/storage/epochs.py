@@ -118,11 +118,13 @@ class LeaderEpochs:
         """A leader of this epoch writes from this offset on. Says whether that is news."""
         assert epoch >= 0
         assert start_offset >= 0
-        latest = self.latest
-        if latest is not None and latest.epoch == epoch and latest.start_offset <= start_offset:
-            return False
-        kept = len(self._entries)
-        while kept and (self._entries[kept - 1].epoch >= epoch or self._entries[kept - 1].start_offset >= start_offset):
+        entries = self._entries
+        if entries:
+            latest_epoch, latest_start_offset = entries[-1]
+            if latest_epoch == epoch and latest_start_offset <= start_offset:
+                return False
+        kept = len(entries)
+        while kept and (entries[kept - 1].epoch >= epoch or entries[kept - 1].start_offset >= start_offset):
             kept -= 1
         self._entries = (*self._entries[:kept], EpochEntry(epoch, start_offset))
         return True

@@ -84,8 +84,8 @@ class Segments:
                     cut = segment.position_of(upper)
                     end = segment.size if cut is None else cut
                 length = min(max_bytes, end - start)
-                if at_least_one and length < end - start:
-                    length = max(length, segment.header_at(start).size_bytes)
+                if length < end - start and length < (first := segment.header_at(start).size_bytes):
+                    length = first if at_least_one else 0
                 return segment.slice(start, length) if length > 0 else None
             slot += 1  # compaction has left nothing at or after the offset in this segment
         return None

@@ -14,6 +14,7 @@ from barnabas.base.ids import NO_TIMESTAMP, TimestampMs
 from barnabas.records import kernel
 from barnabas.records.batch import (
     CODEC_MASK,
+    CONTROL,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     BatchHeader,
@@ -49,17 +50,18 @@ def accept_batch(batch: memoryview, config: LogConfig, now_ms: TimestampMs, orig
             f"a batch of {len(batch)} bytes, but max.message.bytes is {config.max_message_bytes}",
         )
     header, summary = kernel.inspect_batch(batch, config.is_compacted)
+    is_control = header.attributes & CONTROL
     if origin is Origin.CLIENT:
         _check_client_header(header)
     if summary is None:
         summary = summarize(header, batch, require_keys=config.is_compacted)
     is_append_time = config.is_log_append_time
-    if not is_append_time and not header.is_control:
+    if not (is_append_time or is_control):
         _check_timestamps(summary, config, now_ms)
     if batch.readonly:
         batch = memoryview(bytearray(batch))
     attributes, max_timestamp = header.attributes & ~LOG_APPEND_TIME, summary.max_timestamp
-    if is_recompressed(header, config):
+    if config.stored_codec is not None and is_recompressed(header, config):
         batch = _recompress(header, batch, config)
         attributes = attributes & ~CODEC_MASK | read_header(batch).codec_number
     if is_append_time:
@@ -89,14 +91,14 @@ def is_recompressed(header: BatchHeader, config: LogConfig) -> bool:
 
 
 def _check_client_header(header: BatchHeader) -> None:
-    if header.is_control:
+    if header.attributes & CONTROL:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients are not allowed to write control records")
     if header.count <= 0 or header.last_offset_delta != header.count - 1:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
             f"{header.count} records do not span the offsets 0 to {header.last_offset_delta}",
         )
-    if header.has_producer and header.base_sequence < 0:
+    if header.base_sequence < 0 and header.has_producer:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
             f"base sequence {header.base_sequence} from producer {header.producer_id}",

@@ -121,9 +121,8 @@ class Broker:
         }
         parts = app.BrokerParts(UnsyncedFileSystem(), self._clock, Random(), metadata_table=self._metadata)
         running = _Running(app.Broker(BrokerSettings(texts), parts), self._faults)
-        running.wait_started()
+        self._port = running.wait_started()
         self._running = running
-        self._port = running.broker.listeners[0].port
 
     def stop(self) -> None:
         """A clean stop: requests are answered, logs flushed and marked. `start` goes on with the same data."""
@@ -160,6 +159,7 @@ class Broker:
 
     def _require_running(self) -> "_Running":
         assert self._running is not None, "the broker does not run"
+        self._running.check()
         return self._running
 
     # -- topics --------------------------------------------------------------------------------------------------
@@ -259,15 +259,16 @@ class _Running:
         self.broker = broker
         self._faults = faults
         self._stop = asyncio.Event()
-        self._started: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._started: concurrent.futures.Future[int] = concurrent.futures.Future()
         self._failure: BaseException | None = None
         self.loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="barnabas-test-broker", daemon=True)
         self._thread.start()
 
-    def wait_started(self) -> None:
+    def wait_started(self) -> int:
+        """The port that it serves on."""
         try:
-            self._started.result()
+            return self._started.result()
         except BaseException:
             self._thread.join()
             raise
@@ -276,6 +277,10 @@ class _Running:
         if self._thread.is_alive():
             self.loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
+        self.check()
+
+    def check(self) -> None:
+        """Raises when the broker has stopped by itself."""
         if self._failure is not None:
             raise BrokerFailed("the broker stopped by itself") from self._failure
 
@@ -292,7 +297,7 @@ class _Running:
     async def _run(self) -> None:
         async with self.broker:
             self._faults.attach(self.broker.dispatcher)
-            self._started.set_result(None)
+            self._started.set_result(self.broker.listeners[0].port)
             stop = asyncio.ensure_future(self._stop.wait())
             failure = asyncio.ensure_future(self.broker.wait_stopped())
             await asyncio.wait([stop, failure], return_when=asyncio.FIRST_COMPLETED)

@@ -73,7 +73,7 @@ def parse_request_header(frame: memoryview) -> RequestHeader:
 
 def response_start(api_key: int, version: int, correlation_id: int, body_bytes: int) -> bytes:
     """Length prefix and header, for a body of so many bytes."""
-    if APIS[api_key].response_header_version(version) == 0:
+    if version < APIS[api_key].flexible_from or api_key == ApiKey.API_VERSIONS:  # `response_header_version`, in place
         return _RESPONSE_START.pack(4 + body_bytes, correlation_id)
     return _RESPONSE_START_TAGGED.pack(5 + body_bytes, correlation_id, 0)
 

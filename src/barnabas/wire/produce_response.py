@@ -54,6 +54,9 @@ _PARTITION: Final = Struct(">ihqq")
 _PARTITION_WITH_LOG_START: Final = Struct(">ihqqq")
 _PARTITION_WITHOUT_ERRORS: Final = Struct(">ihqqqBBB")
 """Flexible: no record errors, no message, no tagged fields."""
+_LAST_PARTITION_WITHOUT_ERRORS: Final = Struct(">ihqqqBBBBiB")
+"""... and after it the end of the only topic, and of the response."""
+_ONE_ENTRY: Final = b"\x02"
 _EMPTY_ARRAY: Final = 1
 _NULL: Final = 0
 
@@ -98,6 +101,10 @@ def encode_produce_response(version: int, response: ProduceResponse) -> bytes:
     is_flexible = version >= FLEXIBLE_FROM
     encode_partition = _encode_flexible_partition if is_flexible else _encode_legacy_partition
     topics = response.topics
+    if is_flexible and len(topics) == 1 and len(topics[0].partitions) == 1 and not response.node_endpoints:
+        partition = topics[0].partitions[0]
+        if _is_plain(partition):
+            return _encode_sole_partition(version, topics[0], partition, response.throttle_time_ms)
     encoded = [array_count(len(topics), is_flexible)]
     for topic in topics:
         partitions = topic.partitions
@@ -116,9 +123,35 @@ def encode_produce_response(version: int, response: ProduceResponse) -> bytes:
     return b"".join(encoded)
 
 
+def _is_plain(partition: ProducePartitionReply) -> bool:
+    """Nothing but the fixed fields, as in nearly every answer."""
+    return partition.current_leader is NO_LEADER and partition.error_message is None and not partition.record_errors
+
+
+def _encode_sole_partition(
+    version: int, topic: ProduceTopicReply, partition: ProducePartitionReply, throttle_time_ms: int
+) -> bytes:
+    """The usual answer, to a small request for one partition, in one step."""
+    end = _LAST_PARTITION_WITHOUT_ERRORS.pack(
+        partition.index,
+        partition.error_code,
+        partition.base_offset,
+        partition.log_append_time_ms,
+        partition.log_start_offset,
+        _EMPTY_ARRAY,
+        _NULL,
+        0,
+        0,
+        throttle_time_ms,
+        0,
+    )
+    name = topic.topic_id.bytes if version >= TOPIC_ID_FROM else nullable_string(topic.name, is_compact=True)
+    return b"".join((_ONE_ENTRY, name, _ONE_ENTRY, end))
+
+
 def _encode_flexible_partition(version: int, partition: ProducePartitionReply) -> bytes:
     leader = partition.current_leader
-    if leader is NO_LEADER and partition.error_message is None and not partition.record_errors:
+    if _is_plain(partition):
         return _PARTITION_WITHOUT_ERRORS.pack(
             partition.index,
             partition.error_code,

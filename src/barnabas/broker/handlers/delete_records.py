@@ -34,7 +34,8 @@ class DeleteRecordsHandler:
         for topic in asked.topics:
             wanted = {one.partition_index: one for one in topic.partitions}.values()
             partitions = [self._delete(request, topic.name, one) for one in wanted]
-            topics.append({"name": topic.name, "partitions": partitions})
+            if partitions:
+                topics.append({"name": topic.name, "partitions": partitions})
         return {"throttle_time_ms": request.throttle_ms, "topics": topics}
 
     def _delete(self, request: Request, topic: str, one: Any) -> Values:

@@ -32,6 +32,7 @@ from barnabas.wire.fetch_response import (
 )
 
 _READ_COMMITTED: Final = 1
+_ISOLATION_LEVELS: Final = (0, _READ_COMMITTED)
 _NOTHING: Final = memoryview(b"")
 
 
@@ -52,6 +53,9 @@ class FetchHandler:
 
     def __call__(self, request: Request) -> None:
         fetch = decode_fetch_request(request.version, request.body)
+        if fetch.isolation_level not in _ISOLATION_LEVELS:
+            self._respond(request, _refused(request.version, fetch, ErrorCode.UNKNOWN_SERVER_ERROR))
+            return
         try:
             if fetch.replica_id >= 0:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no other broker has replicas of this one's")
@@ -102,6 +106,15 @@ class FetchHandler:
     @property
     def bytes_max(self) -> int:
         return self._fetch_bytes_max
+
+
+def _refused(version: int, fetch: FetchRequest, code: ErrorCode) -> FetchResponse:
+    """The same error for everything. Kafka names the partitions only where topics go by name."""
+    topics = [
+        FetchTopicReply(topic.name, topic.topic_id, [FetchPartitionReply(one.index, code) for one in topic.partitions])
+        for topic in fetch.topics
+    ]
+    return FetchResponse(topics if version < TOPIC_ID_FROM else [], error_code=code)
 
 
 def _wanted(fetch: FetchRequest) -> Iterator[tuple[PartitionKey, Wanted]]:
@@ -163,12 +176,16 @@ class _Attempt:
     def _read_partition(self, key: PartitionKey, session: SessionPartition, left: int) -> _Found:
         wanted = session.wanted
         partition = self.handler.find(key)
-        partition.check_leader_epoch(wanted.leader_epoch)
-        if wanted.last_fetched_epoch != NO_EPOCH:
+        if wanted.max_bytes < 0:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a limit of {wanted.max_bytes} bytes")
+        partition.check_leader_epoch(max(wanted.leader_epoch, NO_EPOCH))  # any negative number is no epoch here
+        if wanted.last_fetched_epoch >= 0:
             diverging = _divergence(partition, wanted)
             if diverging is not None:
                 self._is_urgent = True
-                reply = FetchPartitionReply(key.partition, ErrorCode.NONE, diverging_epoch=diverging)
+                log = partition.log
+                offsets = (log.high_watermark, log.last_stable_offset, log.log_start_offset)
+                reply = FetchPartitionReply(key.partition, ErrorCode.NONE, *offsets, diverging_epoch=diverging)
                 return _Found(key, session, reply, None)
         found = partition.read(
             wanted.fetch_offset,

@@ -39,7 +39,8 @@ class ListOffsetsHandler:
             partitions = []
             for index, one in {one.partition_index: one for one in ones}.items():
                 partitions.append(await self._look_up(request, asked, name, one, is_twice=counts[index] > 1))
-            topics.append({"name": name, "partitions": partitions})
+            if partitions:
+                topics.append({"name": name, "partitions": partitions})
         return {"throttle_time_ms": request.throttle_ms, "topics": topics}
 
     async def _look_up(self, request: Request, asked: Any, topic: str, one: Any, *, is_twice: bool) -> Values:

@@ -15,7 +15,7 @@ from barnabas.base.filesystem import Buffer
 from barnabas.base.ids import Offset
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
-from barnabas.records.batch import HEADER_BYTES, MAGIC, PREFIX_BYTES, TRANSACTIONAL, Codec, read_header
+from barnabas.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, PREFIX_BYTES, TRANSACTIONAL, Codec
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.tick import AppendTick
@@ -40,6 +40,8 @@ _ADMIN_CLIENT: Final = "__admin_client"
 _NO_OFFSET: Final = -1
 _BATCH_START: Final = Struct(">qiib")
 """Base offset, length, leader epoch, magic: what every format of Kafka's begins with, old ones too."""
+_OFFSET_AND_ATTRIBUTES: Final = Struct(">q13xh")
+"""What is needed here of a whole header (`barnabas.records.batch`); the log reads all of it."""
 _LENGTH_MIN: Final = 14
 """Of a batch in the oldest format."""
 
@@ -80,16 +82,16 @@ class ProduceHandler:
         if self._replicas.is_internal(partition.name.topic) and request.client_id != _ADMIN_CLIENT:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is internal")
         records = _only_batch(wanted.records)
-        header = read_header(records)
-        if request.version < _ZSTD_FROM and header.codec_number == Codec.ZSTD:
+        base_offset, attributes = _OFFSET_AND_ATTRIBUTES.unpack_from(records)
+        if request.version < _ZSTD_FROM and attributes & CODEC_MASK == Codec.ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs version {_ZSTD_FROM}")
-        if header.attributes & TRANSACTIONAL:
+        if attributes & TRANSACTIONAL:
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id"
             )
         try:
-            if header.base_offset != 0:
-                raise InvalidRecords(f"the base offset of a client's batch is 0, not {header.base_offset}")
+            if base_offset != 0:
+                raise InvalidRecords(f"the base offset of a client's batch is 0, not {base_offset}")
             if pending.acks == ALL_ACKS:
                 partition.check_in_sync()
             appended = partition.append(records)

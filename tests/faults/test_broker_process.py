@@ -1,0 +1,173 @@
+"""A broker process that is killed under load, or whose disk is full."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.records.batch import split_batches
+from barnabas.records.reader import read_records
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import ErrorCode
+from tests.support.broker_process import BrokerProcess
+from tests.support.kafka import wait_until
+from tests.support.side_by_side import CLOSED, NO_ANSWER, Side
+from tests.support.side_by_side_fetch import fetch, partition
+from tests.support.side_by_side_produce import batch, request
+
+pytestmark = pytest.mark.slow
+
+FLUSHED = "flushed"
+LAZY = "lazy"
+TOPICS = {FLUSHED: {"flush.messages": "1"}, LAZY: {"flush.messages": "9223372036854775807"}}
+WRITERS = 4
+DISK_BYTES = 24 << 20
+
+
+def _produce(side: Side, topic: str, content: bytes) -> dict[str, Any] | None:
+    """The partition's answer; None when the broker went away."""
+    try:
+        answer = side.ask(ApiKey.PRODUCE, 12, request(topic, content, acks=-1)(side))
+    except OSError:
+        side.close()
+        return None
+    if answer in (CLOSED, NO_ANSWER):
+        return None
+    reply: dict[str, Any] = answer["responses"][0]["partition_responses"][0]
+    return reply
+
+
+def _stored(side: Side, topic: str) -> dict[int, bytes]:
+    """All records of the topic by offset; every batch begins where the one before it ends."""
+    found: dict[int, bytes] = {}
+    while True:
+        answer = side.ask(ApiKey.FETCH, 12, fetch((topic, [partition(0, len(found))]))(side))
+        reply = answer["responses"][0]["partitions"][0]
+        assert reply["error_code"] == ErrorCode.NONE, reply
+        content = bytes(reply["records"])
+        if not content:
+            assert reply["high_watermark"] == len(found)
+            return found
+        for header, one in split_batches(content):
+            assert header.base_offset == len(found), "offsets are contiguous"
+            for record in read_records(one):
+                assert record.value is not None
+                found[record.offset] = record.value
+
+
+class Writer(threading.Thread):
+    """Sends one batch after the other until the broker is gone; keeps what was acknowledged."""
+
+    def __init__(self, bootstrap: str, name: str) -> None:
+        super().__init__(name=name)
+        self._side = Side("Barnabas", bootstrap)
+        self.acknowledged: dict[str, dict[int, bytes]] = {topic: {} for topic in TOPICS}
+
+    def run(self) -> None:
+        number = 0
+        while True:
+            for topic in TOPICS:
+                value = f"{self.name}-{number}-".encode() + bytes(3000)
+                reply = _produce(self._side, topic, batch(2, value=value))
+                if reply is None or reply["error_code"] != ErrorCode.NONE:
+                    self._side.close()
+                    return
+                for index in range(2):
+                    self.acknowledged[topic][reply["base_offset"] + index] = value + b"%d" % index
+            number += 1
+
+
+def test_broker_killed_under_load_keeps_what_it_acknowledged_with_contiguous_offsets(tmp_path: Path) -> None:
+    acknowledged: dict[str, dict[int, bytes]] = {topic: {} for topic in TOPICS}
+    with BrokerProcess(tmp_path, {"log.segment.bytes": "1048576"}) as broker:
+        side = Side("Barnabas", broker.bootstrap)
+        for topic, configs in TOPICS.items():
+            side.create_topic(topic, configs=configs)
+        for life in range(3):
+            writers = [Writer(broker.bootstrap, f"{life}-{number}") for number in range(WRITERS)]
+            for writer in writers:
+                writer.start()
+            wait_until(lambda: all(len(one.acknowledged[LAZY]) > 100 for one in writers), "the load")  # noqa: B023
+            broker.kill()
+            for writer in writers:
+                writer.join()
+                for topic in TOPICS:
+                    assert not acknowledged[topic].keys() & writer.acknowledged[topic].keys(), "an offset is given once"
+                    acknowledged[topic] |= writer.acknowledged[topic]
+            broker.start()
+            side.close()
+            for topic in TOPICS:
+                stored = _stored(side, topic)
+                assert acknowledged[topic].items() <= stored.items()
+                # What was not acknowledged may be there or not, but then as it was sent: each writer had one request.
+                assert len(stored) - len(acknowledged[topic]) <= 2 * WRITERS * (life + 1)
+        side.close()
+        broker.stop()
+    verified = subprocess.run(
+        [sys.executable, "-m", "barnabas.cli.main", "log", "verify", str(broker.data_directory)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+    )
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("a small disk is mounted: only root may")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "barnabas-test", str(disk)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_full_disk_refuses_producers_serves_consumers_and_heals(tmp_path: Path, small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(8 << 20))
+    settings = {"log.segment.bytes": "1048576", "log.index.size.max.bytes": "65536"}
+    with BrokerProcess(tmp_path, settings, data=small_disk / "data") as broker:
+        side = Side("Barnabas", broker.bootstrap)
+        side.create_topic("orders")
+        acknowledged: dict[int, bytes] = {}
+
+        def produce() -> int:
+            value = f"value-{len(acknowledged)}-".encode() + bytes(100_000)
+            reply = _produce(side, "orders", batch(1, value=value))
+            assert reply is not None, "the broker goes on"
+            if reply["error_code"] == ErrorCode.NONE:
+                acknowledged[reply["base_offset"]] = value + b"0"
+            return int(reply["error_code"])
+
+        codes = [produce() for _ in range(2 * DISK_BYTES // 100_000)]
+        assert set(codes) == {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}
+        assert codes[-20:] == [ErrorCode.KAFKA_STORAGE_ERROR] * 20
+        assert _stored(side, "orders") == acknowledged
+
+        ballast.unlink()
+        began = time.monotonic()
+        wait_until(lambda: produce() == ErrorCode.NONE, "space is there again", timeout_seconds=30)
+        assert [produce() for _ in range(20)] == [ErrorCode.NONE] * 20, f"healed after {time.monotonic() - began:.1f} s"
+        assert _stored(side, "orders") == acknowledged
+        assert sorted(acknowledged) == list(range(len(acknowledged)))
+
+        broker.stop()
+        broker.start()
+        side.close()
+        assert _stored(side, "orders") == acknowledged
+        side.close()

@@ -1,0 +1,102 @@
+"""`barnabas up` as a process of its own: for what only a process can show, such as its death and its memory.
+
+```python
+with BrokerProcess(tmp_path) as process:
+    process.kill()       # SIGKILL
+    process.start()      # on the same data and the same port
+```
+
+It is ended by its process id only. Its output is in `DIRECTORY/broker.log`.
+"""
+
+import mmap
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+START_TIMEOUT_SECONDS = 30
+STOP_TIMEOUT_SECONDS = 30
+
+_READY = re.compile(r"is ready on (\S+?:\d+)[;\s]")
+
+
+class BrokerProcess:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, data: Path | None = None) -> None:
+        self.data_directory = data or directory / "data"
+        self.log_file = directory / "broker.log"
+        self.bootstrap = "127.0.0.1:0"
+        self._settings = dict(settings or {})
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(signal.SIGTERM if error is None else signal.SIGKILL)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def resident_bytes(self) -> int:
+        assert self._process is not None, "the broker does not run"
+        statistics = Path(f"/proc/{self._process.pid}/statm").read_text()
+        return int(statistics.split()[1]) * mmap.PAGESIZE
+
+    def start(self) -> None:
+        """Returns when clients are served."""
+        assert self._process is None, "the broker runs already"
+        command = [sys.executable, "-m", "barnabas.cli.main", "up", "--listen", self.bootstrap]
+        command += ["--data-dir", str(self.data_directory)]
+        for name, value in self._settings.items():
+            command += ["--set", f"{name}={value}"]
+        written_before = self.log_file.stat().st_size if self.log_file.exists() else 0
+        with open(self.log_file, "ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+        deadline = time.monotonic() + START_TIMEOUT_SECONDS
+        while True:
+            said = self.log_file.read_bytes()[written_before:].decode("utf-8", "replace")
+            ready = _READY.search(said)
+            if ready is not None:
+                self.bootstrap = ready[1]
+                return
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise AssertionError(f"the broker did not start: {said[-2000:]}")
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """A clean stop, which must succeed."""
+        assert self._end(signal.SIGTERM) == 0, self.log_file.read_text()[-2000:]
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, signal_number: signal.Signals) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(signal_number)
+        try:
+            return process.wait(STOP_TIMEOUT_SECONDS)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()

@@ -1,0 +1,238 @@
+"""`barnabas up` as a person meets it: in a process of its own where it serves, in this one where it refuses to."""
+
+import json
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.clock import ManualClock
+from barnabas.base.errors import InvalidSetting
+from barnabas.cli import main
+from barnabas.cli.up import RecoveryProgress, make_settings
+from barnabas.client.blocking import BlockingClient
+from barnabas.records import kernel
+from barnabas.storage.opening import OpeningProgress
+from barnabas.testing import Broker
+
+STOP_SECONDS_MAX = 20
+
+
+@contextmanager
+def running(directory: Path, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-m", "barnabas.cli.main", "up", "--data-dir", str(directory / "data"), *arguments]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=directory, env={**os.environ}
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ready_line(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        assert process.stderr is not None
+        pytest.fail(process.stderr.read())
+    return line
+
+
+def address_in(line: str) -> str:
+    found = re.search(r"127\.0\.0\.1:\d+", line)
+    assert found, line
+    return found[0]
+
+
+@pytest.fixture(autouse=True)
+def restored_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a command changes for its whole process is put back."""
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+# Serving
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_up_says_when_it_is_ready_serves_and_stops_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    with running(tmp_path, "--listen", "127.0.0.1:0", "--set", "num.partitions=3") as process:
+        line = ready_line(process)
+        bootstrap = address_in(line)
+        assert "data in " in line
+        assert process.stdout is not None
+        assert process.stdout.readline() == "Try in another terminal:\n"
+        assert process.stdout.readline() == f"  barnabas topic create -b {bootstrap} orders\n"
+        with BlockingClient(bootstrap) as client:
+            assert client.create_topic("orders").partitions == 3
+            client.produce("orders", [b"a"])
+            process.send_signal(number)
+            _, log = process.communicate(timeout=STOP_SECONDS_MAX)
+
+    assert process.returncode == 0
+    assert [text.split(maxsplit=2)[2] for text in log.splitlines()] == ["stopping", "stopped"]
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_up_serves_metrics_and_health(tmp_path: Path) -> None:
+    with running(tmp_path, "--listen", "127.0.0.1:0", "--metrics-port", "0") as process:
+        port = re.search(r"metrics on port (\d+)", ready_line(process))
+        assert port
+        with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/healthz") as health:
+            assert json.load(health)["state"] == "ready"
+        with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/metrics") as metrics:
+            assert b"barnabas_request_seconds" in metrics.read()
+
+
+def test_up_with_json_log_says_everything_in_it(tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text("listeners=PLAINTEXT://127.0.0.1:0\nssl.key.password=x\nno.such=1\n")
+    with running(tmp_path, "--log-format", "json", "--config", "server.properties") as process:
+        assert process.stderr is not None
+        notes = [json.loads(process.stderr.readline()) for _ in range(2)]
+        ready = json.loads(process.stderr.readline())
+        process.terminate()
+        printed, _ = process.communicate(timeout=STOP_SECONDS_MAX)
+
+    assert [note["level"] for note in notes] == ["WARNING", "WARNING"]
+    assert "ssl.key.password has no effect" in notes[0]["message"]
+    assert "no.such is not a setting" in notes[1]["message"]
+    assert ready["bootstrap"].startswith("127.0.0.1:")
+    assert printed == ""
+
+
+# Refusing
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line that a refused start prints."""
+    assert main.run(["up", *arguments]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
+    return line
+
+
+def test_taken_port_is_said_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        line = complaint(capsys, "--listen", address, "--data-dir", str(tmp_path / "data"))
+
+    assert line == (
+        f"barnabas: cannot listen on {address}: Address already in use; "
+        "choose another port with --listen or --metrics-port"
+    )
+
+
+def test_directory_of_a_running_broker_is_said_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Broker(data_directory=tmp_path):
+        line = complaint(capsys, "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path))
+
+    assert line.startswith(f"barnabas: {tmp_path} is in use by another process")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--set", "num.partitions=none"], "num.partitions=none is not allowed; it must be a whole number"),
+        (["--set", "num.partition=3"], "there is no broker setting num.partition"),
+        (["--set", "num.partitions"], "--set wants NAME=VALUE"),
+        (["--listen", "localhost"], "--listen localhost is not allowed; it must be HOST:PORT"),
+        (["--listen", "localhost:65536"], "--listen localhost:65536 is not allowed"),
+        (["--config", "missing.properties"], "cannot read missing.properties: No such file or directory"),
+        (["--log-format", "xml"], "'xml' is not one of 'text', 'json'"),
+        (["--metrics-port", "70000"], "--metrics-port': Input should be less than or equal to 65535"),
+    ],
+)
+def test_mistake_is_said_in_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert said in complaint(capsys, *arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_value_in_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("log.retention.hours=many\n")
+    assert "log.retention.hours=many is not allowed" in complaint(capsys, "--config", str(file))
+    file.write_text("broken=\\u12\n")
+    assert complaint(capsys, "--config", str(file)).startswith(f"barnabas: {file}: line 1:")
+    file.write_bytes(b"a=\xff\n")
+    assert complaint(capsys, "--config", str(file)) == f"barnabas: cannot read {file}: it is not UTF-8 text"
+
+
+# Settings
+
+
+def test_later_sources_of_a_setting_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "server.properties"
+    file.write_text("listeners=PLAINTEXT://10.0.0.1:1\nlog.dirs=/from-file\nnum.partitions=2\n")
+
+    defaults = make_settings(None, None, {}, None)
+    assert defaults.config.listeners[0].port == 9092
+    assert list(defaults.log_manager_config.log_dirs) == [str(tmp_path / "barnabas-data")]
+    of_file = make_settings(None, None, {"num.partitions": "3"}, file)
+    assert (of_file.config.listeners[0].host, of_file.config.num_partitions) == ("10.0.0.1", 3)
+    assert list(of_file.log_manager_config.log_dirs) == ["/from-file"]
+    given = make_settings("[::1]:5", Path("here"), {"log.dirs": "/from-set"}, file)
+    assert (given.config.listeners[0].host, given.config.listeners[0].port) == ("::1", 5)
+    assert list(given.log_manager_config.log_dirs) == [str(tmp_path / "here")]
+
+
+def test_setting_without_effect_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("quota.window.num=3\n")
+
+    make_settings(None, tmp_path, {}, file)
+
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{file}: quota.window.num has no effect: Barnabas has no quotas"
+    ]
+    file.write_text("authorizer.class.name=some.Class\n")
+    with pytest.raises(InvalidSetting, match="Barnabas has no access control"):
+        make_settings(None, tmp_path, {}, file)
+    with pytest.raises(InvalidSetting, match="there is no broker setting"):
+        make_settings(None, tmp_path, {"quota.window.num": "3"}, None)
+
+
+# What it says while it starts
+
+
+def test_progress_is_said_only_when_it_takes_long(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    clock = ManualClock()
+    progress = RecoveryProgress(clock)
+
+    for done in range(5):
+        progress(OpeningProgress(done, 5, done << 20))
+        clock.advance(600)
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "opening the logs: 2 of 5 partitions, 2.0 MiB checked",
+        "opening the logs: 4 of 5 partitions, 4.0 MiB checked",
+    ]
+
+
+def test_missing_kernel_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(kernel, "IS_COMPILED", False)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        main.run(["up", "--listen", f"127.0.0.1:{taken.getsockname()[1]}", "--data-dir", str(tmp_path)])
+
+    assert "the compiled record kernel is not installed" in caplog.text

@@ -290,8 +290,8 @@ _OF_PROCESS: Final[tuple[tuple[str, Callable[[Subject], float]], ...]] = (
 
 def _compare(report: Report, figure: Figure, values: Sequence[float]) -> None:
     """Ours and, when it was measured, Kafka's."""
-    for kind, value in zip((Barnabas, Kafka), values, strict=False):
-        report.fact(f"{figure.name}: {kind.name}", value, figure.unit)
+    for name, value in zip((Barnabas.name, Kafka.name), values, strict=False):
+        report.fact(f"{figure.name}: {name}", value, figure.unit)
     if len(values) == 1:
         return
     ratio = values[0] / values[1]

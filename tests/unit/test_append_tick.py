@@ -64,8 +64,13 @@ class Scene:
     def __init__(self) -> None:
         self.partition = PlayedPartition()
         self.failures: list[DiskFailed] = []
+        self.bugs: list[BaseException] = []
         self.tick = AppendTick(
-            asyncio.get_running_loop(), ManualClock(0), lambda _, error: self.failures.append(error), lambda: None
+            asyncio.get_running_loop(),
+            ManualClock(0),
+            lambda _, error: self.failures.append(error),
+            lambda: None,
+            self.bugs.append,
         )
 
     def append(self) -> "asyncio.Future[DiskFailed | None]":

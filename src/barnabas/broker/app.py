@@ -131,6 +131,7 @@ class Broker:
     async def _start(self) -> None:
         parts, settings, stack = self._parts, self.settings, self._stack
         loop = asyncio.get_running_loop()
+        self._bug: asyncio.Future[None] = loop.create_future()
         executor = ThreadPoolExecutor(settings.config.background_threads, thread_name_prefix="barnabas")
         stack.callback(executor.shutdown)
         loop.set_default_executor(executor)
@@ -159,7 +160,7 @@ class Broker:
         self.replicas = Replicas(self.node_id, self.logs, lambda image, topic: log_config(image, topic=topic), executor)
         server = Server(parts.network or SocketNetwork(), self._connect, settings.config.server_options(), executor)
         self._server = server
-        self.tick = AppendTick(loop, parts.clock, self._on_write_failure, server.flush_replies)
+        self.tick = AppendTick(loop, parts.clock, self._on_write_failure, server.flush_replies, self._on_bug)
         stack.push_async_callback(self.tick.drain)
         watcher.subscribe(self._follow)
         self._reconfigure(image)
@@ -225,6 +226,7 @@ class Broker:
             },
             handlers=make_handlers(self.services),
             seconds_of={key: seconds.of(api.name) for key, api in APIS.items()},
+            on_bug=self._on_bug,
         )
 
     def _measure(self) -> None:
@@ -275,10 +277,17 @@ class Broker:
         self._stack.push_async_callback(_cancel, task)
 
     async def wait_stopped(self) -> None:
-        """Returns never; raises what ended one of the broker's tasks."""
-        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
+        """Returns never; raises what ended one of the broker's tasks, or the mistake of ours that must end it."""
+        ends = [*self._tasks, self._bug]
+        done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in done:
+            end.result()
+
+    def _on_bug(self, bug: BaseException) -> None:
+        logger.critical("a mistake of the broker's own, which ends it", exc_info=bug)
+        if not self._bug.done():
+            self._bug.set_exception(bug)
+            self._bug.exception()  # looked at here, for brokers that nobody waits for
 
     async def _keep_house(self, executor: ThreadPoolExecutor) -> None:
         """Flushes, retention, checkpoints, compaction: what is due, with its blocking part in a worker."""

@@ -40,12 +40,15 @@ class Dispatcher:
         direct: Mapping[int, DirectHandler],
         handlers: Mapping[int, Handler],
         seconds_of: Mapping[int, Histogram],
+        on_bug: Callable[[BaseException], None],
     ) -> None:
+        """`on_bug` hears of an exception that no handler should raise: our own mistake, which ends the broker."""
         assert set(direct) | set(handlers) == set(APIS), "every API that is advertised has a handler"
         self.loop = loop
         self.direct = direct
         self.handlers = handlers
         self._seconds_of = seconds_of
+        self._on_bug = on_bug
         self._tasks: set[asyncio.Task[None]] = set()
         self.fault: Fault | None = None
 
@@ -67,7 +70,12 @@ class Dispatcher:
     def _start(self, handler: Handler, request: Request) -> None:
         task = self.loop.create_task(self._run(handler, request))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (bug := task.exception()) is not None:
+            self._on_bug(bug)
 
     async def _run(self, handler: Handler, request: Request) -> None:
         try:

@@ -10,7 +10,7 @@ Owner: the broker's event loop.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from typing import TypeAlias
 from uuid import UUID
@@ -25,7 +25,7 @@ from barnabas.storage.manager import LogManager
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.work import Work
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch
+from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch, NodeEndpoint
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +79,16 @@ class Replicas:
         topic = self.image.topics_by_id.get(topic_id) or self.image.topics.get(name)
         known = topic.partition(index) if topic else None
         return NO_LEADER if known is None else LeaderAndEpoch(known.leader, known.leader_epoch)
+
+    def endpoints_of(self, leaders: Iterable[LeaderAndEpoch], listener: str) -> list[NodeEndpoint]:
+        """Where a client of this listener finds the leaders that an answer names, each once."""
+        endpoints = []
+        for broker_id in dict.fromkeys(leader.leader_id for leader in leaders):
+            broker = self.image.broker(broker_id)
+            endpoint = broker.endpoint(listener) if broker else None
+            if broker and endpoint:
+                endpoints.append(NodeEndpoint(broker_id, endpoint.host, endpoint.port, broker.rack))
+        return endpoints
 
     def is_internal(self, topic: str) -> bool:
         return topic in INTERNAL_TOPICS
@@ -146,13 +156,19 @@ class Replicas:
         for one in topic.partitions:
             name = TopicPartition(topic.name, one.index)
             log = self._logs.get(name)
-            if log is None:
-                self._partitions.pop(name, None)
-            elif one.leader == self._broker_id and one.leader_epoch != NO_EPOCH:
-                partition = self._partitions.get(name)
-                if partition is None:
-                    partition = self._partitions[name] = Partition(name, topic.id, log)
-                partition.lead(one.leader, one.leader_epoch, one.isr, one.replicas)
+            if log is None or one.leader != self._broker_id or one.leader_epoch == NO_EPOCH:
+                self._stop_serving(name)
+                continue
+            partition = self._partitions.get(name)
+            if partition is None:
+                partition = self._partitions[name] = Partition(name, topic.id, log)
+            partition.lead(one.leader, one.leader_epoch, one.isr, one.replicas)
+
+    def _stop_serving(self, name: tuple[str, int]) -> None:
+        """Another broker leads it, or its log is gone: whoever waits here is told so."""
+        partition = self._partitions.pop(name, None)
+        if partition is not None:
+            partition.close()
 
     def _configure(self, image: ClusterImage) -> None:
         """Swaps in the settings of topics whose own, or the broker's, have changed."""
@@ -165,4 +181,4 @@ class Replicas:
     def drop_offline(self) -> None:
         """A directory has failed: its partitions are not served any more."""
         for name in [name for name, one in self._partitions.items() if self._logs.get(one.name) is not one.log]:
-            self._partitions.pop(name).close()
+            self._stop_serving(name)

@@ -36,12 +36,17 @@ class AppendTick:
         clock: Clock,
         on_failure: DiskFailureHandler,
         after_write: Callable[[], None],
+        on_bug: Callable[[BaseException], None],
     ) -> None:
-        """`after_write` is called when everybody has been told: the replies may go."""
+        """`after_write` is called when everybody has been told: the replies may go.
+
+        `on_bug` hears of an exception that a flush should not raise: our own mistake, which ends the broker.
+        """
         self._loop = loop
         self._clock = clock
         self._on_failure = on_failure
         self._after_write = after_write
+        self._on_bug = on_bug
         self._staged: dict[Partition, Waiting] = {}
         self._flushes: dict[Partition, asyncio.Task[None]] = {}
         self._unflushed: dict[Partition, Waiting] = {}
@@ -68,7 +73,8 @@ class AppendTick:
             if partition in self._flushes:
                 self._unflushed.setdefault(partition, []).extend(waiting)
             elif partition.log.is_flush_due(self._clock.now_ms()):
-                self._flushes[partition] = self._loop.create_task(self._flush(partition, waiting))
+                task = self._flushes[partition] = self._loop.create_task(self._flush(partition, waiting))
+                task.add_done_callback(self._flushed)
             else:
                 _finish(partition, waiting, partition.log.end_offset)
         self._after_write()
@@ -96,6 +102,10 @@ class AppendTick:
                 waiting = self._unflushed.pop(partition, [])
         finally:
             del self._flushes[partition]
+
+    def _flushed(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (bug := task.exception()) is not None:
+            self._on_bug(bug)
 
     def _write_staged(self, partition: Partition) -> Waiting:
         """Writes what this tick has staged so far, because a flush covers whole writes; returns who is to be told."""

@@ -92,6 +92,7 @@ class FetchHandler:
     ) -> None:
         topics: list[FetchTopicReply] = []
         partitions: list[FetchPartitionReply] = []
+        leaders = []
         last: tuple[str, object] | None = None
         for key, reply in replies:
             if last != (key.topic, key.topic_id):
@@ -100,8 +101,10 @@ class FetchHandler:
                 topics.append(FetchTopicReply(key.topic, key.topic_id, partitions))
             if reply.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
                 reply.current_leader = self._replicas.leader_of(key.topic, key.topic_id, key.partition)
+                leaders.append(reply.current_leader)
             partitions.append(reply)
-        self._respond(request, FetchResponse(topics, session_id=plan.session_id))
+        endpoints = self._replicas.endpoints_of(leaders, request.listener) if leaders else ()
+        self._respond(request, FetchResponse(topics, session_id=plan.session_id, node_endpoints=endpoints))
 
     @property
     def bytes_max(self) -> int:

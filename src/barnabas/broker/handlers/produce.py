@@ -53,7 +53,7 @@ class ProduceHandler:
 
     def __call__(self, request: Request) -> None:
         produce = decode_produce_request(request.version, request.body)
-        pending = _PendingProduce(request, produce.acks)
+        pending = _PendingProduce(request, produce.acks, self._replicas)
         for topic in produce.topics:
             reply: list[ProducePartitionReply] = []
             pending.topics.append(ProduceTopicReply(topic.name, topic.topic_id, reply))
@@ -152,10 +152,13 @@ def _told_start(partition: Partition, error: BarnabasError) -> Offset:
 class _PendingProduce:
     """A request whose partitions are answered one by one; the last one sends the answer."""
 
-    __slots__ = ("_failure", "_request", "_waiting", "acks", "topics")
+    __slots__ = ("_failure", "_leaders", "_replicas", "_request", "_waiting", "acks", "topics")
 
-    def __init__(self, request: Request, acks: int) -> None:
+    def __init__(self, request: Request, acks: int, replicas: Replicas) -> None:
         self._request = request
+        self._replicas = replicas
+        self._leaders: list[LeaderAndEpoch] = []
+        """Those that the answer names, because the request came to the wrong broker."""
         self._waiting = 1
         """Partitions that are on their way to the disk, and one for the request that is still being read."""
         self._failure: BarnabasError | None = None
@@ -185,6 +188,8 @@ class _PendingProduce:
         log_start_offset: Offset = _NO_OFFSET,
     ) -> None:
         self._failure = error
+        if leader is not NO_LEADER:
+            self._leaders.append(leader)
         code, message = refusal_of(error)
         errors = [RecordError(place, message) for place in error.indexes] if isinstance(error, InvalidRecords) else ()
         reply.append(
@@ -206,6 +211,8 @@ class _PendingProduce:
         request = self._request
         if self.acks != NO_ACKS:
             response = ProduceResponse(self.topics, throttle_time_ms=request.throttle_ms)
+            if self._leaders:
+                response.node_endpoints = self._replicas.endpoints_of(self._leaders, request.listener)
             request.respond(encode_produce_response(request.version, response))
         elif self._failure is not None:
             request.refuse(self._failure)

@@ -10,6 +10,7 @@ second one ends the process at once.
 
 import asyncio
 import errno
+import gc
 import logging
 import os
 import signal
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from barnabas.storage.opening import OpeningProgress
 
 logger = logging.getLogger(__name__)
+
+_COLLECTOR_THRESHOLDS: Final = (100_000, 50, 100)
 
 _DATA_DIRECTORY: Final = "barnabas-data"
 _PROGRESS_SECONDS: Final = 1.0
@@ -138,6 +141,7 @@ async def _serve(settings: "BrokerSettings", metrics_port: int | None, log_forma
     broker = Broker(settings, metrics_address=metrics_address, on_progress=RecoveryProgress(SystemClock()))
     try:
         async with broker:
+            _spare_the_collector()
             _announce(broker, log_format)
             await _until_stopped(broker, stopping)
             logger.info("stopping")
@@ -172,6 +176,14 @@ async def _until_stopped(broker: "Broker", stopping: asyncio.Event) -> None:
     if failed.done():
         failed.result()
     failed.cancel()
+
+
+def _spare_the_collector() -> None:
+    """What was made for the start stays for ever, and requests make few cycles: looking for them less often saves a
+    fifth of the time of a small request.
+    """
+    gc.freeze()
+    gc.set_threshold(*_COLLECTOR_THRESHOLDS)
 
 
 def _announce(broker: "Broker", log_format: LogFormat) -> None:

@@ -23,8 +23,8 @@ from barnabas.storage.flush import FlushPlan
 from barnabas.storage.handles import Handles
 from barnabas.storage.producer_state import Duplicate, Origin, ProducerState, check_batch
 from barnabas.storage.recovery import RecoveryReport, open_log
-from barnabas.storage.segment import FileSlice
 from barnabas.storage.settings import LogConfig
+from barnabas.storage.slices import FileSlice
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.log_model import (
     ModelBatch,

@@ -15,10 +15,11 @@ from barnabas.records.reader import read_records
 from barnabas.sim.disk import SimulatedDisk
 from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.handles import Handles
-from barnabas.storage.log import Appended, Log
+from barnabas.storage.log import Log
 from barnabas.storage.producer_state import Origin
 from barnabas.storage.recovery import open_log
 from barnabas.storage.settings import LogConfig, LogManagerConfig
+from barnabas.storage.staging import Appended
 from barnabas.storage.work import perform
 
 DIRECTORY = "/data"

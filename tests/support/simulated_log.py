@@ -9,10 +9,10 @@ from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import Codec
 from barnabas.sim.disk import SimulatedDisk
 from barnabas.storage.handles import Handles
-from barnabas.storage.log import Appended
 from barnabas.storage.producer_state import Origin
 from barnabas.storage.recovery import RecoveryReport, open_log
 from barnabas.storage.settings import LogConfig
+from barnabas.storage.staging import Appended
 from tests.support.log_model import data_batch, marker_batch
 
 PARTITION = TopicPartition("orders", 0)

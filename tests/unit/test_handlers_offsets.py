@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from barnabas.storage.segment import FileSlice
+from barnabas.storage.slices import FileSlice
 from barnabas.wire.apis import ApiKey
 from tests.support.broker_parts import ServedBroker, served_broker
 from tests.support.network import run

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from barnabas.base.ids import NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from barnabas.replication.partition import Partition
-from barnabas.storage.segment import FileSlice
+from barnabas.storage.slices import FileSlice
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 LATEST: Final = -1

@@ -18,9 +18,10 @@ from uuid import UUID
 from barnabas.base.filesystem import Buffer
 from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
 from barnabas.storage.epochs import EpochEnd
-from barnabas.storage.log import Appended, Log
+from barnabas.storage.log import Log
 from barnabas.storage.producer_state import Origin
-from barnabas.storage.segment import FileSlice
+from barnabas.storage.slices import FileSlice
+from barnabas.storage.staging import Appended
 from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.wire.errors import ErrorCode, KafkaError
 

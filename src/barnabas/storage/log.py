@@ -25,7 +25,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import DiskFailed, DiskFull, InvalidRecords
@@ -35,17 +35,18 @@ from barnabas.records import kernel
 from barnabas.records.batch import BatchHeader, assign, split_batches
 from barnabas.records.control import read_batch_marker
 from barnabas.storage.checkpoints import write_leader_epochs
-from barnabas.storage.epochs import EpochEntry, LeaderEpochs
+from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.flush import Flushing, FlushPlan
 from barnabas.storage.handles import Handles
 from barnabas.storage.producer_state import Duplicate, Origin
-from barnabas.storage.producers import CompletedTransaction, Producers, Savepoint
+from barnabas.storage.producers import Producers
 from barnabas.storage.replay import rebuild_producers, track_producer
 from barnabas.storage.retention import due_for_deletion
-from barnabas.storage.segment import LOG_SUFFIX, FileSlice, FoundTimestamp, Segment, StagedBatch
+from barnabas.storage.segment import LOG_SUFFIX, FoundTimestamp, Segment, StagedBatch
 from barnabas.storage.segments import Segments
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.snapshots import Snapshots
+from barnabas.storage.staging import Appended, LogRead, Staged
 from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.storage.validate import accept_batch
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -58,41 +59,6 @@ CLEANED_SUFFIX: Final = ".cleaned"
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 SEGMENT_BYTES_LIMIT: Final = 2**31 - 1
 """Positions in the offset index are 32-bit."""
-
-
-class Appended(NamedTuple):
-    """Where an append went. Final once `Log.write` has returned."""
-
-    base_offset: Offset
-    last_offset: Offset
-    append_time_ms: TimestampMs
-    """Set when the topic uses log-append time, else `NO_TIMESTAMP`."""
-    is_duplicate: bool = False
-
-
-class LogRead(NamedTuple):
-    """What a read found: a range of a file, or nothing yet. Whoever asked releases the slice."""
-
-    slice: FileSlice | None
-
-    @property
-    def length(self) -> int:
-        return self.slice.length if self.slice else 0
-
-
-class _Staged:
-    """What `append` has accepted and `write` has not yet written, with what undoes it."""
-
-    __slots__ = ("aborted", "batches", "buffers", "epochs", "messages", "savepoint", "size_bytes")
-
-    def __init__(self, savepoint: Savepoint, epochs: tuple[EpochEntry, ...]) -> None:
-        self.buffers: list[Buffer] = []
-        self.batches: list[StagedBatch] = []
-        self.aborted: list[CompletedTransaction] = []
-        self.size_bytes = 0
-        self.messages = 0
-        self.savepoint = savepoint
-        self.epochs = epochs
 
 
 class Log:
@@ -158,7 +124,7 @@ class Log:
         self.recovery_point = recovery_point
         self.high_watermark = log_start_offset
         self.snapshots = snapshots
-        self._staged: _Staged | None = None
+        self._staged: Staged | None = None
         self._staged_end = end_offset
         self._failure: DiskFailed | None = None
         self._is_untouched = is_whole
@@ -287,7 +253,7 @@ class Log:
     def _stage(self, header: BatchHeader, batch: memoryview) -> None:
         staged = self._staged
         if staged is None:
-            staged = self._staged = _Staged(self.producers.savepoint(), self.epochs.entries)
+            staged = self._staged = Staged(self.producers.savepoint(), self.epochs.entries)
         if header.leader_epoch >= 0:
             self.epochs.assign(header.leader_epoch, header.base_offset)
         if header.producer_id > NO_PRODUCER:
@@ -317,7 +283,7 @@ class Log:
         if failure is not None:
             raise failure
 
-    def _write(self, staged: _Staged) -> DiskFailed | None:
+    def _write(self, staged: Staged) -> DiskFailed | None:
         active = self.segments.active
         self._is_untouched = False
         try:

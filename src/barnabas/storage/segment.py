@@ -35,6 +35,7 @@ from barnabas.storage.index import (
     TimeIndex,
     TimestampOffset,
 )
+from barnabas.storage.slices import FileSlice
 from barnabas.storage.transaction_index import TransactionIndex
 
 LOG_SUFFIX: Final = ".log"
@@ -46,46 +47,6 @@ SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACT
 _SEEK_BYTES: Final = 4096 + HEADER_BYTES
 _HEADERS_BYTES: Final = 16 * 1024
 _SCAN_BYTES: Final = 1024 * 1024
-
-
-class FileSlice:
-    """A range of a segment's file that somebody reads or sends, until `release`.
-
-    The file stays open and readable whatever happens to the segment, with one exception: a truncation below the
-    slice's end revokes it, because other bytes may be written there. Whoever sends checks `is_revoked` before each
-    piece and gives up the connection when it is set.
-    """
-
-    __slots__ = ("_segment", "_shared", "is_revoked", "length", "position")
-
-    def __init__(self, segment: "Segment", shared: SharedFile, position: Position, length: int) -> None:
-        self._segment = segment
-        self._shared = shared.retain()
-        self.position = position
-        self.length = length
-        self.is_revoked = False
-        segment.slices.append(self)
-
-    @property
-    def file(self) -> File:
-        return self._shared.file
-
-    def read(self) -> bytes:
-        return self.file.read_at(self.length, self.position)
-
-    def is_resident(self) -> bool:
-        """Whether the page cache holds the slice, as far as its first and last page tell."""
-        return self.file.is_resident(self.position, self.length)
-
-    def load(self, ahead_bytes: int = 0) -> None:
-        """Brings the slice, and what follows it, into the page cache. Blocks: for a worker thread."""
-        self.file.prefetch(self.position, self.length + ahead_bytes)
-        for position in range(self.position, self.position + self.length, _SCAN_BYTES):
-            self.file.read_at(min(_SCAN_BYTES, self.position + self.length - position), position)
-
-    def release(self) -> None:
-        self._segment.slices.remove(self)
-        self._shared.release()
 
 
 class StagedBatch(NamedTuple):
@@ -365,7 +326,7 @@ class Segment:
 
     def slice(self, position: Position, length: int) -> FileSlice:
         assert 0 <= position <= position + length <= self.size
-        return FileSlice(self, self.shared(), position, length)
+        return FileSlice(self.slices, self.shared(), position, length)
 
     def find_timestamp(self, target: TimestampMs, first_offset: Offset) -> FoundTimestamp | None:
         """The first record at or after `first_offset` whose timestamp is at least `target`."""

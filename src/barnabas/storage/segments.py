@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from barnabas.base.ids import Offset, TimestampMs
 from barnabas.storage.retention import SegmentFacts
-from barnabas.storage.segment import FileSlice, FoundTimestamp, Segment
+from barnabas.storage.segment import FoundTimestamp, Segment
+from barnabas.storage.slices import FileSlice
 from barnabas.storage.transaction_index import AbortedTransaction
 
 

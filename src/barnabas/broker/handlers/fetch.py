@@ -19,7 +19,7 @@ from barnabas.broker.request import Request
 from barnabas.net.replies import Piece
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import Replicas
-from barnabas.storage.segment import FileSlice
+from barnabas.storage.slices import FileSlice
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.fetch_request import TOPIC_ID_FROM, FetchRequest, decode_fetch_request
 from barnabas.wire.fetch_response import (

@@ -19,7 +19,7 @@ from barnabas.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, PREFIX_BYTES
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.tick import AppendTick
-from barnabas.storage.log import Appended
+from barnabas.storage.staging import Appended
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch
 from barnabas.wire.produce_request import ProducePartition, ProduceTopic, decode_produce_request

@@ -44,5 +44,5 @@ def test_franz_go_produces_with_every_codec_and_consumes_from_an_offset(barnabas
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
         {"offset": number, "key": "key", "value": f"value {number}", "header": "franz-go"} for number in range(1, 5)
     ]
-    stored = barnabas_broker.records("orders")
+    stored = barnabas_broker.records("franz-go-orders")
     assert [record.compression for record in stored] == ["none", "gzip", "snappy", "lz4", "zstd"]

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.base.filesystem import read_file
+from barnabas.records.builder import BatchBuilder
 from barnabas.sim.disk import SimulatedDisk
 from barnabas.storage.checkpoints import write_leader_epochs
 from barnabas.storage.epochs import EpochEntry
@@ -346,3 +347,23 @@ def test_largest_timestamp_of_a_recovered_segment_survives_a_clean_stop() -> Non
     orders.log.close()
     orders.reopen(orders.disk.kill(), was_clean=True)
     assert orders.log.segments[0].largest.timestamp == 9_000
+
+
+def test_time_index_entry_of_an_emptied_batch_does_not_hide_the_records_before_it() -> None:
+    """Kafka indexes a batch that compaction has emptied; a record before it, with a smaller timestamp, is still found."""
+    record = BatchBuilder()
+    record.append(1_000, b"key", b"value")
+    kept = record.build()
+    emptied = BatchBuilder(base_offset=1, producer_id=7, producer_epoch=0, base_sequence=0).build(
+        last_offset=4, max_timestamp=2_000
+    )
+    orders = SimulatedLog(LogConfig(cleanup_policy=frozenset({"compact"})))
+    disk = orders.disk.kill()
+    overwrite(disk, log_path(0), bytes(kept) + bytes(emptied))
+    overwrite(disk, path(f"{0:020d}.index"), (4).to_bytes(4, "big") + len(kept).to_bytes(4, "big"))
+    overwrite(disk, path(f"{0:020d}.timeindex"), (2_000).to_bytes(8, "big") + (4).to_bytes(4, "big"))
+    orders.reopen(disk, recovery_point=5)
+    assert orders.log.end_offset == 5
+    found = orders.log.find_timestamp(900)
+    assert found is not None
+    assert (found.offset, found.timestamp) == (0, 1_000)

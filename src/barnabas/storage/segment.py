@@ -440,12 +440,17 @@ class Segment:
                 for offset, position in self.offset_index.latest_up_to(entry.offset)
             )
             times_agree = offsets_agree and all(
-                self._header_of(offset).max_timestamp == timestamp
+                self._is_timestamp_of(timestamp, offset)
                 for timestamp, offset in self.time_index.latest_up_to(newest.offset)
             )
         except CorruptBatch:
             return start
         return entry if times_agree else start
+
+    def _is_timestamp_of(self, timestamp: TimestampMs, offset: Offset) -> bool:
+        """Kafka indexes batches that compaction has emptied, too; theirs stands for records before them."""
+        header = self._header_of(offset)
+        return header.count > 0 and header.max_timestamp == timestamp
 
     def _header_of(self, offset: Offset) -> BatchHeader:
         position = self.position_of(offset)

@@ -350,7 +350,7 @@ def test_largest_timestamp_of_a_recovered_segment_survives_a_clean_stop() -> Non
 
 
 def test_time_index_entry_of_an_emptied_batch_does_not_hide_the_records_before_it() -> None:
-    """Kafka indexes a batch that compaction has emptied; a record before it, with a smaller timestamp, is still found."""
+    """Kafka indexes a batch that compaction has emptied; a record before it, with an earlier time, is still found."""
     record = BatchBuilder()
     record.append(1_000, b"key", b"value")
     kept = record.build()

@@ -75,6 +75,7 @@ cdef extern from "_kernel_parse.h" nogil:
     uint8_t *write_varint(uint8_t *at, int64_t value)
     const uint8_t *read_record_header(const uint8_t *at, const uint8_t *end, header *result)
     int parse_record(const uint8_t *at, const uint8_t *end, record *result)
+    int parse_record_body(const uint8_t *at, int32_t length, record *result)
     int reserve(growing *memory, size_t extra)
     void put_int64(growing *memory, int64_t value)
     void put_int32(growing *memory, int32_t value)

@@ -159,15 +159,10 @@ static inline const uint8_t *read_record_header(const uint8_t *at, const uint8_t
     return read_bytes(at, end, &header->value, &header->value_length);
 }
 
-/* Reads the record at `at` and checks all of its structure; it has been proved to lie in [at, end). */
-static inline int parse_record(const uint8_t *at, const uint8_t *end, struct record *record) {
-    int32_t length;
-    record->start = at;
-    at = read_varint(at, end, &length);
-    if (at == NULL) return BAD_VARINT;
-    if (length < 1 || length > end - at) return BAD_LENGTH;
+/* Reads a record of `length` bytes at `at`, of which all have been proved to be there, and checks its structure. */
+static inline int parse_record_body(const uint8_t *at, int32_t length, struct record *record) {
+    const uint8_t *end = at + length;
     record->body = at;
-    end = at + length;
     record->end = end;
     at = read_varlong(at + 1, end, &record->timestamp_delta);
     if (at == NULL) return BAD_VARINT;
@@ -188,6 +183,16 @@ static inline int parse_record(const uint8_t *at, const uint8_t *end, struct rec
         if (at == NULL) return BAD_HEADER;
     }
     return at == end ? FINE : LENGTH_MISMATCH;
+}
+
+/* Reads the record at `at` and checks all of its structure and that it lies in [at, end). */
+static inline int parse_record(const uint8_t *at, const uint8_t *end, struct record *record) {
+    int32_t length;
+    record->start = at;
+    at = read_varint(at, end, &length);
+    if (at == NULL) return BAD_VARINT;
+    if (length < 1 || length > end - at) return BAD_LENGTH;
+    return parse_record_body(at, length, record);
 }
 
 /* Memory that grows without the GIL. */

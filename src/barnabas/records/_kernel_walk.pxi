@@ -144,7 +144,7 @@ cdef int feed_walk(walk *state, const uint8_t *at, const uint8_t *end, int32_t *
                 return LEFT_OVER
             body = read_varint(at, end, &length)
             if body != NULL and length <= end - body:
-                problem = parse_record(at, end, &current)
+                problem = BAD_LENGTH if length < 1 else parse_record_body(body, length, &current)
                 if problem == FINE:
                     problem = see_record(
                         state, current.timestamp_delta, current.offset_delta, current.key != NULL, missing

@@ -329,12 +329,12 @@ class LogMachine(RuleBasedStateMachine):
             self.settle(has_failed=True)
 
     @precondition(lambda self: len(self.plans) < 2)
-    @rule()
-    def plan_flush(self) -> None:
+    @rule(complete_only=st.booleans())
+    def plan_flush(self, complete_only: bool) -> None:
         self.write()
         log = self.log
         plans: list[FlushPlan] = []
-        if self.attempt(lambda: plans.append(self.log.plan_flush())) and self.log is log:
+        if self.attempt(lambda: plans.append(log.plan_flush(complete_only=complete_only))) and self.log is log:
             self.plans += plans
 
     @precondition(lambda self: self.plans)

@@ -31,7 +31,7 @@ class PlayedLog:
             raise self.write_error
         self.end_offset = self.staged_end_offset
 
-    def is_flush_due(self, now_ms: int) -> bool:
+    def must_flush(self, now_ms: int) -> bool:
         return True
 
     def plan_flush(self) -> Any:

@@ -469,29 +469,41 @@ def test_flush_makes_the_log_durable(small: SimulatedLog) -> None:
         ({"flush_ms": 10}, True),
     ],
 )
-def test_flush_is_due_by_messages_and_time(config: dict[str, Any], is_due: bool) -> None:
+def test_flush_is_a_must_by_messages_and_time(config: dict[str, Any], is_due: bool) -> None:
     orders = filled(SimulatedLog(LogConfig(**config)), 1)
-    assert orders.log.is_flush_due(orders.clock.now_ms()) == is_due
+    assert orders.log.must_flush(orders.clock.now_ms()) == is_due
     orders.log.flush()
-    assert not orders.log.is_flush_due(orders.clock.now_ms() + 1_000)
+    assert not orders.log.must_flush(orders.clock.now_ms() + 1_000)
 
 
-def test_flush_is_due_after_a_roll(small: SimulatedLog) -> None:
+def test_roll_leaves_a_complete_segment_to_flush_and_no_duty_to_do_it_at_once(small: SimulatedLog) -> None:
     filled(small, 2)
-    assert not small.log.is_flush_due(small.clock.now_ms())
+    assert not small.log.has_unflushed_segments
     filled(small, 1)
-    assert small.log.is_flush_due(small.clock.now_ms())
+    assert small.log.has_unflushed_segments
+    assert not small.log.must_flush(small.clock.now_ms())
 
 
-def test_flush_is_not_due_while_one_is_under_way() -> None:
+def test_flush_of_complete_segments_moves_the_recovery_point_to_the_active_one(small: SimulatedLog) -> None:
+    filled(small, 3)
+    plan = small.log.plan_flush(complete_only=True)
+    plan.run()
+    small.log.finish_flush(plan)
+    assert small.log.recovery_point == small.log.segments.active.base_offset < small.log.end_offset
+    assert not small.log.has_unflushed_segments
+
+
+def test_flush_under_way_does_not_excuse_records_that_came_later() -> None:
     orders = filled(SimulatedLog(LogConfig(flush_messages=1)), 1)
     plan = orders.log.plan_flush()
+    assert orders.log.is_flushing
+    assert not orders.log.must_flush(orders.clock.now_ms())
     orders.append()
-    assert not orders.log.is_flush_due(orders.clock.now_ms())
+    assert orders.log.must_flush(orders.clock.now_ms())
     plan.run()
     orders.log.finish_flush(plan)
     assert orders.log.recovery_point == 2
-    assert orders.log.is_flush_due(orders.clock.now_ms())
+    assert not orders.log.is_flushing
 
 
 def test_plan_overtaken_by_a_truncation_does_not_move_the_recovery_point(orders: SimulatedLog) -> None:

@@ -72,7 +72,7 @@ class AppendTick:
                 continue
             if partition in self._flushes:
                 self._unflushed.setdefault(partition, []).extend(waiting)
-            elif partition.log.is_flush_due(self._clock.now_ms()):
+            elif partition.log.must_flush(self._clock.now_ms()):
                 task = self._flushes[partition] = self._loop.create_task(self._flush(partition, waiting))
                 task.add_done_callback(self._flushed)
             else:
@@ -80,7 +80,7 @@ class AppendTick:
         self._after_write()
 
     async def _flush(self, partition: Partition, waiting: Waiting) -> None:
-        """Syncs as long as appends keep coming, each time for all that came meanwhile."""
+        """Syncs as long as appends keep coming that must be, each time for all that came meanwhile."""
         log = partition.log
         try:
             while waiting:
@@ -100,6 +100,10 @@ class AppendTick:
                 _finish(partition, waiting, plan.end_offset)
                 self._after_write()
                 waiting = self._unflushed.pop(partition, [])
+                if waiting and not log.must_flush(self._clock.now_ms()):
+                    _finish(partition, waiting, log.end_offset)
+                    self._after_write()
+                    return
         finally:
             del self._flushes[partition]
 

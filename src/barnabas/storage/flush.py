@@ -101,18 +101,22 @@ class Flushing:
         self._flushed_ms = now_ms
         self._plan: FlushPlan | None = None
 
-    def is_due(self, config: LogConfig, now_ms: TimestampMs, *, has_rolled: bool) -> bool:
-        if self._plan is not None:
-            return False
-        return has_rolled or self.messages >= config.flush_messages or now_ms - self._flushed_ms >= config.flush_ms
+    @property
+    def is_running(self) -> bool:
+        return self._plan is not None
 
-    def begin(self, plan: FlushPlan, directory: str, now_ms: TimestampMs) -> None:
-        """This plan covers everything up to now."""
+    def is_asked(self, config: LogConfig, now_ms: TimestampMs) -> bool:
+        """Whether the topic's settings want a flush before anything more is acknowledged."""
+        return self.messages >= config.flush_messages or now_ms - self._flushed_ms >= config.flush_ms
+
+    def begin(self, plan: FlushPlan, directory: str, now_ms: TimestampMs, *, is_whole: bool) -> None:
+        """This plan runs now. A whole one covers everything up to now, another only the segments that are complete."""
         if self.has_new_names:
             plan.directory = directory
-        plan.messages, self.messages = self.messages, 0
         self.has_new_names = False
-        self._flushed_ms = now_ms
+        if is_whole:
+            plan.messages, self.messages = self.messages, 0
+            self._flushed_ms = now_ms
         self._plan = plan
 
     def end(self, plan: FlushPlan) -> None:

@@ -132,14 +132,17 @@ class Housekeeping:
                 yield work
 
     def flush_if_due(self, directory: LogDirectory, log: Log, now_ms: TimestampMs) -> Work | None:
-        """Makes everything that is written durable, if it is time.
+        """Makes what is written durable, if it is time: all of it, or after a roll the segments that are complete.
 
         A log with staged records has its turn after they are written: who staged them must hear how that went.
         """
-        if not log.is_flush_due(now_ms) or log.staged_end_offset != log.end_offset:
+        if log.is_flushing or log.staged_end_offset != log.end_offset:
+            return None
+        must_flush = log.must_flush(now_ms)
+        if not (must_flush or log.has_unflushed_segments):
             return None
         try:
-            plan = log.plan_flush()
+            plan = log.plan_flush(complete_only=not must_flush)
         except DiskFailed as error:
             self._on_failure(directory, error)
             return None

@@ -42,7 +42,14 @@ from barnabas.storage.producer_state import Duplicate, Origin
 from barnabas.storage.producers import Producers
 from barnabas.storage.replay import rebuild_producers, track_producer
 from barnabas.storage.retention import due_for_deletion
-from barnabas.storage.segment import LOG_SUFFIX, FoundTimestamp, Segment, StagedBatch
+from barnabas.storage.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    FoundTimestamp,
+    Segment,
+    StagedBatch,
+)
 from barnabas.storage.segments import Segments
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.snapshots import Snapshots
@@ -359,36 +366,43 @@ class Log:
 
     # -- flushing ------------------------------------------------------------------------------------------------
 
-    def is_flush_due(self, now_ms: TimestampMs) -> bool:
-        """Whether settings or a roll ask for a flush now."""
-        if self.recovery_point >= self.end_offset:
-            return False
-        has_rolled = self.segments.active.base_offset > self.recovery_point
-        return self._flushing.is_due(self.config, now_ms, has_rolled=has_rolled)
+    def must_flush(self, now_ms: TimestampMs) -> bool:
+        """Whether `flush.messages` or `flush.ms` want what was written to be durable before it is acknowledged."""
+        return self.recovery_point < self.end_offset and self._flushing.is_asked(self.config, now_ms)
 
-    def plan_flush(self) -> FlushPlan:
-        """Everything that must be synced for the log to be durable up to its present end."""
+    @property
+    def is_flushing(self) -> bool:
+        """Whether a plan is on its way."""
+        return self._flushing.is_running
+
+    @property
+    def has_unflushed_segments(self) -> bool:
+        """Whether complete segments wait for a flush: a broker does it some time after each roll."""
+        return self.segments.active.base_offset > self.recovery_point
+
+    def plan_flush(self, *, complete_only: bool = False) -> FlushPlan:
+        """What must be synced for the log to be durable up to its present end, or to that of its complete segments."""
         assert self._staged is None
         self._flushing.cancel()
-        plan = FlushPlan(self._files, self.end_offset, self.truncations)
+        end_offset = self.segments.active.base_offset if complete_only else self.end_offset
+        plan = FlushPlan(self._files, end_offset, self.truncations)
         try:
-            self._plan_files(plan)
+            self._plan_files(plan, complete_only)
         except DiskFailed:
             plan.close()
             raise
         if self.epochs.is_dirty:
             plan.write_epochs(self._epochs_path, self.epochs.entries)
-        self._flushing.begin(plan, self.directory, self._clock.now_ms())
+        self._flushing.begin(plan, self.directory, self._clock.now_ms(), is_whole=not complete_only)
         return plan
 
-    def _plan_files(self, plan: FlushPlan) -> None:
+    def _plan_files(self, plan: FlushPlan, complete_only: bool) -> None:
         # One that ends at the recovery point may have been completed, and its indexes with it, since that was reached.
         for segment in self.segments.since(self.recovery_point - 1):
-            plan.add_file(segment.path(LOG_SUFFIX))
             if segment is not self.segments.active:
-                plan.add_files(segment.index_paths())
-            else:  # what the files hold by now; it is little, and mostly nothing since the last flush
-                plan.add_files([segment.offset_index.path, segment.time_index.path])
+                plan.add_files([segment.path(LOG_SUFFIX), *segment.index_paths()])
+            elif not complete_only:  # of the indexes what the files hold by now: mostly nothing since the last flush
+                plan.add_files([segment.path(kind) for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)])
         plan.snapshots = self.snapshots.unsynced
         plan.add_files([self.snapshots.path(offset) for offset in plan.snapshots])
 

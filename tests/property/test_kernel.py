@@ -167,6 +167,22 @@ def test_inspection_of_mutated_batch_agrees(
     assert outcome(compiled.inspect_batch, changed, require_keys) == expected
 
 
+@given(batches(), st.data(), st.booleans(), st.booleans(), st.integers(0, 5_000), st.integers(0, 2**63 - 1))
+def test_admission_of_mutated_batch_agrees(
+    batch: bytes, data: st.DataObject, is_checksum_renewed: bool, require_keys: bool, now_ms: int, span_ms: int
+) -> None:
+    changed = bytearray(data.draw(st.just(batch) | mutated(st.just(batch))))
+    if is_checksum_renewed and len(changed) >= HEADER_BYTES:
+        changed[17:21] = compute_crc(changed).to_bytes(4, "big")
+    ours, theirs = bytearray(changed), bytearray(changed)
+    limits = (require_keys, now_ms, span_ms, span_ms)
+    expected = reference.admit_batch(ours, 77, 5, *limits)
+    assert compiled.admit_batch(theirs, 77, 5, *limits) == expected
+    assert theirs == ours
+    if expected is None:
+        assert ours == changed
+
+
 @given(runs(), INT64)
 def test_seek_in_mutated_run_agrees(run: bytes, target: int) -> None:
     assert outcome(compiled.seek_offset, run, target) == outcome(reference.seek_offset, run, target)

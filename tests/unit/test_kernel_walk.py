@@ -6,7 +6,7 @@ import pytest
 from crc32c import crc32c
 
 from barnabas.base.errors import CorruptBatch, InvalidRecords
-from barnabas.records.batch import HEADER_BYTES, Codec, compute_crc, read_header
+from barnabas.records.batch import HEADER_BYTES, Codec, compute_crc, read_header, rewrite
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.results import REPORTED_INDEXES_MAX, RecordSummary
 from tests.support.kernels import build_batch, each_kernel, encode_record, records_of
@@ -326,3 +326,53 @@ def test_inspected_batch_with_any_bit_flipped_is_refused(kernel: Any) -> None:
 def test_inspected_batch_followed_by_more_bytes_is_refused(kernel: Any) -> None:
     with pytest.raises(InvalidRecords, match="left over"):
         kernel.inspect_batch(build_batch(3) + b"\0")
+
+
+LIMITS = (False, 1_500, 1_000, 1_000)
+"""No keys required; timestamps from 500 to 2,500."""
+
+
+@each_kernel
+def test_admitted_batch_has_its_offsets_and_epoch(kernel: Any) -> None:
+    batch = bytearray(build_batch(300, value_bytes=400))
+    header = kernel.admit_batch(batch, 7_000, 3, *LIMITS)
+    assert header == read_header(batch)
+    assert (header.base_offset, header.leader_epoch, header.count) == (7_000, 3, 300)
+    assert kernel.inspect_batch(batch)[0] == header
+
+
+@each_kernel
+@pytest.mark.parametrize(
+    "limits",
+    [(False, 1_200, 100, 98), (False, 1_299, 298, 1_000)],
+    ids=["too new", "too old"],
+)
+def test_batch_with_timestamps_out_of_bounds_is_not_admitted(kernel: Any, limits: tuple[Any, ...]) -> None:
+    batch = bytearray(build_batch(300))
+    before = bytes(batch)
+    assert kernel.admit_batch(batch, 7_000, 3, *limits) is None
+    assert batch == before
+
+
+@each_kernel
+def test_batch_is_admitted_whatever_its_age_where_no_bounds_are_set(kernel: Any) -> None:
+    no_bound = 2**63 - 1
+    assert kernel.admit_batch(bytearray(build_batch(3)), 0, 0, False, 1_500, no_bound, no_bound) is not None
+
+
+@each_kernel
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec != Codec.NONE])
+def test_compressed_batch_is_not_admitted(kernel: Any, codec: Codec) -> None:
+    assert kernel.admit_batch(bytearray(build_batch(3, codec=codec)), 0, 0, *LIMITS) is None
+
+
+@each_kernel
+def test_batch_in_memory_that_cannot_be_written_is_not_admitted(kernel: Any) -> None:
+    assert kernel.admit_batch(bytes(build_batch(3)), 0, 0, *LIMITS) is None
+
+
+@each_kernel
+def test_batch_that_states_a_wrong_largest_timestamp_is_not_admitted(kernel: Any) -> None:
+    batch = bytearray(build_batch(3))
+    rewrite(memoryview(batch), 0, 1_001)
+    assert kernel.admit_batch(batch, 0, 0, *LIMITS) is None

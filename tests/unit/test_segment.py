@@ -12,7 +12,7 @@ from barnabas.sim.disk import SimulatedDisk
 from barnabas.sim.faults import Operation
 from barnabas.storage.handles import Handles
 from barnabas.storage.index import CorruptIndex, TimestampOffset
-from barnabas.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, FoundTimestamp, Segment, StagedBatch
+from barnabas.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, FoundTimestamp, Segment
 from tests.support.log_model import data_batch
 
 BASE = 100
@@ -41,7 +41,7 @@ def append(
     """Appends a batch and returns the offset after it."""
     batch = data_batch(timestamps or [1_000], value_bytes, codec=codec, base_offset=offset, leader_epoch=epoch)
     header = read_header(batch)
-    segment.append([batch], [StagedBatch(header, len(batch))], INTERVAL)
+    segment.append([batch], [header], INTERVAL)
     return header.next_offset
 
 

@@ -160,9 +160,13 @@ class LocalFile:
         self._descriptor = descriptor
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
-        total = sum(map(len, buffers))
         try:
-            written = os.pwritev(self._descriptor, buffers[:_VECTOR_LENGTH_MAX], position)
+            if len(buffers) == 1:
+                total = len(buffers[0])
+                written = os.pwrite(self._descriptor, buffers[0], position)
+            else:
+                total = sum(map(len, buffers))
+                written = os.pwritev(self._descriptor, buffers[:_VECTOR_LENGTH_MAX], position)
             if written != total:
                 self._write_rest(buffers, position, written)
         except OSError as error:

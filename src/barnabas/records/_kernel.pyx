@@ -61,6 +61,14 @@ cdef extern from "_kernel_parse.h" nogil:
         int32_t key_length
         int32_t value_length
 
+    struct progress:
+        int64_t index
+        int64_t next_delta
+        int64_t base_timestamp
+        int64_t max_timestamp
+        int64_t max_timestamp_delta
+        int64_t min_timestamp
+
     struct growing:
         uint8_t *data
         size_t size
@@ -76,12 +84,16 @@ cdef extern from "_kernel_parse.h" nogil:
     const uint8_t *read_record_header(const uint8_t *at, const uint8_t *end, header *result)
     int parse_record(const uint8_t *at, const uint8_t *end, record *result)
     int parse_record_body(const uint8_t *at, int32_t length, record *result)
+    const uint8_t *walk_usual_records(
+        const uint8_t *at, const uint8_t *end, int64_t count, int64_t last_delta, int requires_keys, progress *seen
+    )
     int reserve(growing *memory, size_t extra)
     void put_int64(growing *memory, int64_t value)
     void put_int32(growing *memory, int32_t value)
     void put_bytes(growing *memory, const uint8_t *data, size_t length)
     int64_t load_int64(const uint8_t *at)
     int32_t load_int32(const uint8_t *at)
+    void store_big_endian(uint8_t *at, uint64_t value, int count)
     uint64_t load_big_endian(const uint8_t *at, int count)
 
 crc32c_prepare()

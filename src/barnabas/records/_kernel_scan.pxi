@@ -86,7 +86,7 @@ cdef int inspect(const uint8_t *at, int64_t length, batch *current, walk *state,
         return NEGATIVE_COUNT
     state.count = current.count
     state.last_offset_delta = current.count - 1
-    state.base_timestamp = current.base_timestamp
+    state.seen.base_timestamp = current.base_timestamp
     return feed_walk(state, at + HEADER_BYTES, at + length, missing)
 
 
@@ -112,11 +112,73 @@ def inspect_batch(batch_bytes, require_keys: bool = False):
     if problem == INCOMPLETE:
         raise CorruptBatch("the batch is incomplete")
     if problem != FINE:
-        raise_problem(problem, state.index)
+        raise_problem(problem, state.seen.index)
     header = batch_header(&current)
     if current.attributes & CODEC_MASK:
         return header, None
     return header, finish_summary(&state, missing)
+
+
+cdef bint admit(
+    uint8_t *at, int64_t length, batch *current, bint require_keys, int64_t earliest, int64_t latest
+) noexcept nogil:
+    """Whether the one batch at `at` needs nothing but its offsets."""
+    cdef walk state
+    cdef int32_t missing[REPORTED_INDEXES_MAX]
+    if check_batch(at, length, False, current) != FINE or <int64_t>current.length + PREFIX_BYTES != length:
+        return False
+    if current.attributes & ~TRANSACTIONAL or current.count <= 0 or current.last_offset_delta != current.count - 1:
+        return False
+    if current.base_sequence < 0 and current.producer_id >= 0:
+        return False
+    if crc32c_compute(0, at + CRC_START, length - CRC_START) != current.crc:
+        return False
+    start_walk(&state, current.count, current.last_offset_delta, current.base_timestamp)
+    state.is_consecutive = True
+    state.requires_keys = require_keys
+    if feed_walk(&state, at + HEADER_BYTES, at + length, missing) != FINE or finish_walk(&state) != FINE:
+        return False
+    return (
+        state.seen.max_timestamp == current.max_timestamp
+        and state.seen.max_timestamp <= latest
+        and state.seen.min_timestamp >= earliest
+    )
+
+
+def admit_batch(
+    batch_bytes,
+    base_offset: int,
+    leader_epoch: int,
+    require_keys: bool,
+    now_ms: int,
+    before_max_ms: int,
+    after_max_ms: int,
+):
+    """Gives the batch its offsets and epoch, in place, if it can be stored just as it came; else None, and no change."""
+    cdef Py_buffer view
+    cdef batch current
+    cdef int64_t offset = base_offset, now = now_ms, before = before_max_ms, after = after_max_ms
+    cdef int64_t earliest = now - before, latest = now + after if after < INT64_MAX - now else INT64_MAX
+    cdef int32_t epoch = leader_epoch
+    cdef bint requires_keys = require_keys, is_admitted
+    PyObject_GetBuffer(batch_bytes, &view, PyBUF_SIMPLE)
+    try:
+        if view.readonly:
+            return None
+        if view.len >= GIL_BYTES:
+            with nogil:
+                is_admitted = admit(<uint8_t *>view.buf, view.len, &current, requires_keys, earliest, latest)
+        else:
+            is_admitted = admit(<uint8_t *>view.buf, view.len, &current, requires_keys, earliest, latest)
+        if not is_admitted:
+            return None
+        current.base_offset = offset
+        current.leader_epoch = epoch
+        store_big_endian(<uint8_t *>view.buf, <uint64_t>offset, 8)
+        store_big_endian(<uint8_t *>view.buf + 12, <uint32_t>epoch, 4)
+    finally:
+        PyBuffer_Release(&view)
+    return batch_header(&current)
 
 
 def scan_batches(buffer, position: int = 0, *, verify: bool = True, limit: int = 2**31 - 1):

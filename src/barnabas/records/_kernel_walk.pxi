@@ -16,15 +16,10 @@ cdef struct walk:
     # What the records must obey.
     int64_t count
     int64_t last_offset_delta
-    int64_t base_timestamp
     bint is_consecutive
     bint requires_keys
     # What has been seen.
-    int64_t index
-    int64_t previous_delta
-    int64_t max_timestamp
-    int64_t max_timestamp_delta
-    int64_t min_timestamp
+    progress seen
     int64_t missing_count
     # Where the walk stands within a record that began in an earlier chunk.
     int stage
@@ -42,36 +37,36 @@ cdef void start_walk(walk *state, int64_t count, int64_t last_offset_delta, int6
     memset(state, 0, sizeof(walk))
     state.count = count
     state.last_offset_delta = last_offset_delta
-    state.base_timestamp = base_timestamp
-    state.previous_delta = -1
-    state.max_timestamp = -1
-    state.max_timestamp_delta = -1
-    state.min_timestamp = INT64_MAX
+    state.seen.base_timestamp = base_timestamp
+    state.seen.max_timestamp = -1
+    state.seen.max_timestamp_delta = -1
+    state.seen.min_timestamp = INT64_MAX
 
 
 cdef inline int see_record(
     walk *state, int64_t timestamp_delta, int64_t offset_delta, bint has_key, int32_t *missing
 ) noexcept nogil:
-    cdef int64_t timestamp = wrapping_add(state.base_timestamp, timestamp_delta)
+    cdef progress *seen = &state.seen
+    cdef int64_t timestamp = wrapping_add(seen.base_timestamp, timestamp_delta)
     if state.is_consecutive:
-        if offset_delta != state.index:
+        if offset_delta != seen.index:
             return NOT_CONSECUTIVE
     else:
-        if offset_delta <= state.previous_delta:
+        if offset_delta < seen.next_delta:
             return NOT_INCREASING
         if offset_delta > state.last_offset_delta:
             return BEYOND_LAST_OFFSET
-        state.previous_delta = offset_delta
-    if timestamp > state.max_timestamp or state.index == 0:
-        state.max_timestamp = timestamp
-        state.max_timestamp_delta = offset_delta
-    if timestamp < state.min_timestamp and timestamp != -1:
-        state.min_timestamp = timestamp
+    seen.next_delta = offset_delta + 1
+    if timestamp > seen.max_timestamp or seen.index == 0:
+        seen.max_timestamp = timestamp
+        seen.max_timestamp_delta = offset_delta
+    if timestamp < seen.min_timestamp and timestamp != -1:
+        seen.min_timestamp = timestamp
     if state.requires_keys and not has_key:
         if state.missing_count < REPORTED_INDEXES_MAX:
-            missing[state.missing_count] = <int32_t>state.index
+            missing[state.missing_count] = <int32_t>seen.index
             state.missing_count += 1
-    state.index += 1
+    seen.index += 1
     return FINE
 
 
@@ -130,6 +125,7 @@ cdef int feed_walk(walk *state, const uint8_t *at, const uint8_t *end, int32_t *
     cdef int problem
     cdef int32_t length
     cdef const uint8_t *body
+    cdef int64_t last_delta = INT64_MAX if state.is_consecutive else state.last_offset_delta
     while True:
         if state.skip:
             if state.skip > end - at:
@@ -140,7 +136,10 @@ cdef int feed_walk(walk *state, const uint8_t *at, const uint8_t *end, int32_t *
         if at == end:
             return FINE
         if state.stage == AT_LENGTH and state.shift == 0:
-            if state.index >= state.count:
+            at = walk_usual_records(at, end, state.count, last_delta, state.requires_keys, &state.seen)
+            if at == end:
+                return FINE
+            if state.seen.index >= state.count:
                 return LEFT_OVER
             body = read_varint(at, end, &length)
             if body != NULL and length <= end - body:
@@ -180,7 +179,7 @@ cdef int feed_walk(walk *state, const uint8_t *at, const uint8_t *end, int32_t *
 
 
 cdef inline int finish_walk(walk *state) noexcept nogil:
-    if state.skip or state.shift or state.stage != AT_LENGTH or state.index != state.count:
+    if state.skip or state.shift or state.stage != AT_LENGTH or state.seen.index != state.count:
         return TOO_FEW
     return MISSING_KEYS if state.missing_count else FINE
 
@@ -200,7 +199,7 @@ cdef int feed_buffer(walk *state, object chunk, int32_t *missing) except -1:
     finally:
         PyBuffer_Release(&view)
     if problem != FINE:
-        raise_problem(problem, state.index)
+        raise_problem(problem, state.seen.index)
     return 0
 
 
@@ -234,13 +233,13 @@ cdef class RecordWalker:
 
 cdef object finish_summary(walk *state, const int32_t *missing):
     cdef int problem = finish_walk(state)
-    cdef int64_t min_timestamp = -1 if state.min_timestamp == INT64_MAX else state.min_timestamp
+    cdef int64_t min_timestamp = -1 if state.seen.min_timestamp == INT64_MAX else state.seen.min_timestamp
     if problem == MISSING_KEYS:
         indexes = tuple([missing[i] for i in range(state.missing_count)])
         raise InvalidRecords(f"record {indexes[0]}: {PROBLEMS[MISSING_KEYS]}", indexes)
     if problem != FINE:
-        raise_problem(problem, state.index)
-    return new_tuple(RecordSummary, (state.index, state.max_timestamp, state.max_timestamp_delta, min_timestamp))
+        raise_problem(problem, state.seen.index)
+    return new_tuple(RecordSummary, (state.seen.index, state.seen.max_timestamp, state.seen.max_timestamp_delta, min_timestamp))
 
 
 def walk_records(

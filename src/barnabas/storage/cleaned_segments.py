@@ -16,7 +16,7 @@ from barnabas.base.filesystem import Buffer, FileSystem
 from barnabas.base.ids import Offset, Position, TimestampMs
 from barnabas.storage.cleaned_batches import CleanedBatch
 from barnabas.storage.handles import Handles
-from barnabas.storage.log import CLEANED_SUFFIX, SEGMENT_BYTES_LIMIT, SWAP_SUFFIX
+from barnabas.storage.log import CLEANED_SUFFIX, SWAP_SUFFIX
 from barnabas.storage.segment import LOG_SUFFIX, Segment, remove_segment_files
 from barnabas.storage.settings import LogConfig
 
@@ -67,7 +67,7 @@ class CleanedSegments:
         if not self._has_room(segment, cleaned):
             self._seal()
             segment = self._begin()
-        segment.note(cleaned.header, len(cleaned.batch), self._config.index_interval_bytes)
+        segment.note(cleaned.header, self._config.index_interval_bytes)
         if cleaned.aborted is not None:
             segment.transaction_index.append(cleaned.aborted)
         self._buffers.append(cleaned.batch)
@@ -93,7 +93,7 @@ class CleanedSegments:
     def _has_room(self, segment: Segment, cleaned: CleanedBatch) -> bool:
         if not segment.size:
             return True
-        size_bytes_max = min(self._config.segment_bytes, SEGMENT_BYTES_LIMIT)
+        size_bytes_max = self._config.segment_bytes_max
         return segment.size + len(cleaned.batch) <= size_bytes_max and segment.accepts(cleaned.header.last_offset)
 
     def _begin(self) -> Segment:

@@ -35,7 +35,7 @@ from barnabas.records.reader import RECORD_BYTES_MAX, read_records
 from barnabas.storage.cleaned_batches import BatchCleaner, CleanedTransactions, ProducerTail
 from barnabas.storage.cleaned_segments import CleanedSegments
 from barnabas.storage.compaction import Cleanable, SegmentExtent, group_segments
-from barnabas.storage.log import SEGMENT_BYTES_LIMIT, Log
+from barnabas.storage.log import Log
 from barnabas.storage.segment import LOG_SUFFIX, Segment
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.throttle import Throttle
@@ -187,7 +187,7 @@ class CleaningJob:
 
     def _prepare(self) -> BatchCleaner:
         plan, config = self.plan, self.plan.config
-        segment_bytes_max = min(config.segment_bytes, SEGMENT_BYTES_LIMIT)
+        segment_bytes_max = config.segment_bytes_max
         self._indexes = [index for index in plan.transaction_indexes if len(index)]
         cleanable = plan.cleanable
         dirty_offsets = cleanable.first_uncleanable_offset - cleanable.first_dirty_offset

@@ -144,10 +144,10 @@ class SparseIndex:
         self._stored += len(self._tail) // self.ENTRY.size
         self._tail = b""
 
-    def store_block(self) -> None:
-        """Moves the entries in memory to the file when they are enough to be worth it."""
-        if len(self._tail) >= _BLOCK_BYTES:
-            self.store()
+    @property
+    def has_block(self) -> bool:
+        """Whether the entries in memory are enough to be worth a write."""
+        return len(self._tail) >= _BLOCK_BYTES
 
     def _cut(self, count: int) -> None:
         """Keeps only the first `count` entries."""
@@ -246,7 +246,12 @@ class TimeIndex(SparseIndex):
 
     def add(self, timestamp: TimestampMs, offset: Offset) -> None:
         """Adds the entry if it says something new: timestamps increase from entry to entry."""
-        if timestamp > self.last().timestamp:
+        tail = self._tail
+        if tail:
+            last_timestamp = self.ENTRY.unpack_from(tail, len(tail) - self.ENTRY.size)[0]
+        else:
+            last_timestamp = self.last().timestamp
+        if timestamp > last_timestamp:
             self._add(timestamp, offset - self.base_offset)
 
     def lookup(self, timestamp: TimestampMs) -> TimestampOffset:

@@ -30,7 +30,7 @@ from typing import Final
 from barnabas.base.clock import Clock
 from barnabas.base.errors import DiskFailed, DiskFull, InvalidRecords
 from barnabas.base.filesystem import Buffer, FileSystem
-from barnabas.base.ids import NO_PRODUCER, LeaderEpoch, Offset, TimestampMs, TopicPartition
+from barnabas.base.ids import NO_PRODUCER, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicPartition
 from barnabas.records import kernel
 from barnabas.records.batch import BatchHeader, assign, split_batches
 from barnabas.records.control import read_batch_marker
@@ -48,7 +48,6 @@ from barnabas.storage.segment import (
     TIME_INDEX_SUFFIX,
     FoundTimestamp,
     Segment,
-    StagedBatch,
 )
 from barnabas.storage.segments import Segments
 from barnabas.storage.settings import LogConfig
@@ -64,8 +63,6 @@ DELETED_SUFFIX: Final = ".deleted"
 SWAP_SUFFIX: Final = ".swap"
 CLEANED_SUFFIX: Final = ".cleaned"
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
-SEGMENT_BYTES_LIMIT: Final = 2**31 - 1
-"""Positions in the offset index are 32-bit."""
 
 
 class Log:
@@ -170,23 +167,42 @@ class Log:
         if not records:
             raise InvalidRecords("there is no batch to append")
         now_ms = self._clock.now_ms()
-        if origin is not Origin.CLIENT:
-            return self._append_all(records, leader_epoch, origin, now_ms)
-        # A client sends one batch. What follows is `_append_all` for that one, at half the price.
-        header, batch, append_time_ms = accept_batch(memoryview(records), self.config, now_ms, origin)
+        config, size_bytes = self.config, len(records)
+        if origin is Origin.CLIENT and config.is_stored_as_sent and size_bytes <= config.max_message_bytes:
+            # What clients send most: one batch that needs nothing but its offsets. One call of the kernel does it all.
+            header = kernel.admit_batch(
+                records,
+                self._staged_end,
+                leader_epoch,
+                config.is_compacted,
+                now_ms,
+                config.message_timestamp_before_max_ms,
+                config.message_timestamp_after_max_ms,
+            )
+            if header is not None:
+                return self._append_admitted(records, header, now_ms)
+        return self._append_all(records, leader_epoch, origin, now_ms)
+
+    def _append_admitted(self, batch: Buffer, header: BatchHeader, now_ms: TimestampMs) -> Appended:
+        """Stages a batch that has been checked and has its offsets. Should it be refused now, they do no harm."""
         if header.producer_id > NO_PRODUCER:
-            duplicate = self._check_producer(header, batch, origin)
+            duplicate = self.producers.check(header, origin=Origin.CLIENT)
             if duplicate:
                 return Appended(duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, True)
-        base_offset = self._staged_end
-        self._check_fits(len(batch))
-        self._make_room(len(batch), header, base_offset + header.count, now_ms)
-        self._stage(assign(header, batch, base_offset, leader_epoch), batch)
-        return Appended(base_offset, self._staged_end - 1, append_time_ms)
+        size_bytes = len(batch)
+        self._check_fits(size_bytes)
+        last_offset = header.base_offset + header.last_offset_delta
+        self._make_room(size_bytes, header.max_timestamp, last_offset, now_ms)
+        self._stage(header, batch)
+        return Appended(header.base_offset, last_offset, NO_TIMESTAMP)
 
     def _append_all(self, records: Buffer, leader_epoch: LeaderEpoch, origin: Origin, now_ms: TimestampMs) -> Appended:
-        """Stages all batches of a buffer, or none."""
-        accepted = [accept_batch(batch, self.config, now_ms, origin) for _, batch in split_batches(records)]
+        """Stages all batches of a buffer, or none. A client sends one."""
+        if origin is Origin.CLIENT:
+            batches = [memoryview(records)]
+        else:
+            batches = [batch for _, batch in split_batches(records)]
+        accepted = [accept_batch(batch, self.config, now_ms, origin) for batch in batches]
         total_bytes, count = 0, 0
         for header, batch, _ in accepted:
             total_bytes += len(batch)
@@ -197,7 +213,7 @@ class Log:
                     return Appended(duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, True)
         base_offset = self._staged_end
         self._check_fits(total_bytes)
-        self._make_room(total_bytes, accepted[0].header, base_offset + count, now_ms)
+        self._make_room(total_bytes, accepted[0].header.max_timestamp, base_offset + count - 1, now_ms)
         for header, batch, _ in accepted:
             self._stage(assign(header, batch, self._staged_end, leader_epoch), batch)
         return Appended(base_offset, self._staged_end - 1, accepted[0].append_time_ms)
@@ -215,7 +231,7 @@ class Log:
             batch = view[position : position + header.size_bytes]
             if header.has_producer:
                 self._check_producer(header, batch, Origin.REPLICATION)
-            self._make_room(header.size_bytes, header, header.next_offset, self._clock.now_ms())
+            self._make_room(header.size_bytes, header.max_timestamp, header.last_offset, self._clock.now_ms())
             self._stage(header, batch)
             position += header.size_bytes
 
@@ -227,27 +243,21 @@ class Log:
             self.producers.check_marker(header, coordinator_epoch=marker.coordinator_epoch, origin=origin)
         return None
 
-    @property
-    def _segment_bytes_max(self) -> int:
-        segment_bytes = self.config.segment_bytes
-        return segment_bytes if segment_bytes < SEGMENT_BYTES_LIMIT else SEGMENT_BYTES_LIMIT
-
     def _check_fits(self, size_bytes: int) -> None:
-        if size_bytes > self._segment_bytes_max:
+        if size_bytes > self.config.segment_bytes_max:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{size_bytes} bytes do not fit into segment.bytes={self._segment_bytes_max}",
+                f"{size_bytes} bytes do not fit into segment.bytes={self.config.segment_bytes_max}",
             )
 
-    def _make_room(self, size_bytes: int, header: BatchHeader, next_offset: Offset, now_ms: TimestampMs) -> None:
+    def _make_room(self, size_bytes: int, max_timestamp: TimestampMs, last_offset: Offset, now_ms: TimestampMs) -> None:
         """Rolls when the active segment must not take this append any more."""
-        active = self.segments.active
-        staged = self._staged
+        active, staged, config = self.segments.active, self._staged, self.config
         filled_bytes = active.size if staged is None else active.size + staged.size_bytes
         is_due = filled_bytes > 0 and (
-            filled_bytes + size_bytes > self._segment_bytes_max
-            or not active.accepts(next_offset - 1)
-            or active.waited_ms(now_ms, header.max_timestamp) > self.config.roll_after_ms - active.roll_jitter_ms
+            filled_bytes + size_bytes > config.segment_bytes_max
+            or not active.accepts(last_offset)
+            or active.waited_ms(now_ms, max_timestamp) > config.roll_after_ms - active.roll_jitter_ms
         )
         if is_due:
             try:
@@ -257,7 +267,7 @@ class Log:
                 raise
             self.roll()
 
-    def _stage(self, header: BatchHeader, batch: memoryview) -> None:
+    def _stage(self, header: BatchHeader, batch: Buffer) -> None:
         staged = self._staged
         if staged is None:
             staged = self._staged = Staged(self.producers.savepoint(), self.epochs.entries)
@@ -269,7 +279,7 @@ class Log:
                 staged.aborted.append(completed)
         size_bytes = len(batch)
         staged.buffers.append(batch)
-        staged.batches.append(StagedBatch(header, size_bytes))
+        staged.headers.append(header)
         staged.size_bytes += size_bytes
         staged.messages += header.count
         self._staged_end = header.base_offset + header.last_offset_delta + 1
@@ -294,7 +304,7 @@ class Log:
         active = self.segments.active
         self._is_untouched = False
         try:
-            active.append(staged.buffers, staged.batches, self.config.index_interval_bytes)
+            active.append(staged.buffers, staged.headers, self.config.index_interval_bytes)
         except DiskFailed as error:
             return error
         for completed in staged.aborted:
@@ -331,7 +341,7 @@ class Log:
             created_ms=self._clock.now_ms(),
         )
         segment.roll_jitter_ms = int(self._random.random() * self.config.roll_jitter_ms_max)
-        segment.create(self._segment_bytes_max if self.config.preallocate else 0)
+        segment.create(self.config.segment_bytes_max if self.config.preallocate else 0)
         return segment
 
     # -- reading -------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from barnabas.base.errors import CorruptBatch, DiskFailed, DiskFull
 from barnabas.base.filesystem import Buffer, File, FileSystem
 from barnabas.base.ids import NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, Position, TimestampMs
 from barnabas.records import kernel
-from barnabas.records.batch import HEADER_BYTES, BatchHeader, Codec, check_header, read_header
+from barnabas.records.batch import HEADER_BYTES, PREFIX_BYTES, BatchHeader, Codec, check_header, read_header
 from barnabas.records.reader import read_records
 from barnabas.storage.handles import Handles, SharedFile
 from barnabas.storage.index import (
@@ -47,13 +47,6 @@ SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACT
 _SEEK_BYTES: Final = 4096 + HEADER_BYTES
 _HEADERS_BYTES: Final = 16 * 1024
 _SCAN_BYTES: Final = 1024 * 1024
-
-
-class StagedBatch(NamedTuple):
-    """A batch with its final header, on its way into a segment."""
-
-    header: BatchHeader
-    size_bytes: int
 
 
 class BatchPosition(NamedTuple):
@@ -88,6 +81,7 @@ class Segment:
         "_files",
         "_first_timestamp",
         "_handles",
+        "_is_index_full",
         "_largest",
         "base_offset",
         "created_ms",
@@ -124,6 +118,8 @@ class Segment:
         self.slices: list[FileSlice] = []
         self._bytes_since_entry = 0
         self._first_timestamp: TimestampMs | None = None
+        self._is_index_full: bool | None = None
+        """None: not known since the indexes changed."""
         self._largest: TimestampOffset | None = None
         self.offset_index = OffsetIndex(files, handles, self.path(INDEX_SUFFIX), base_offset, index_bytes_max)
         self.time_index = TimeIndex(files, handles, self.path(TIME_INDEX_SUFFIX), base_offset, index_bytes_max)
@@ -196,9 +192,10 @@ class Segment:
 
     def store_index_blocks(self) -> None:
         """Moves index entries to their files when a block is full. A full disk only means that they wait in memory."""
-        with suppress(DiskFull):
-            self.offset_index.store_block()
-            self.time_index.store_block()
+        for index in (self.offset_index, self.time_index):
+            if index.has_block:
+                with suppress(DiskFull):
+                    index.store()
 
     def index_paths(self) -> list[str]:
         """The files of the indexes, to be synced. One that was emptied counts: a crash must not fill it again."""
@@ -233,8 +230,8 @@ class Segment:
 
     # -- appending -----------------------------------------------------------------------------------------------
 
-    def append(self, buffers: Sequence[Buffer], batches: Sequence[StagedBatch], index_interval_bytes: int) -> None:
-        """Writes the buffers in one call, then indexes their batches. On failure nothing has changed."""
+    def append(self, buffers: Sequence[Buffer], headers: Sequence[BatchHeader], index_interval_bytes: int) -> None:
+        """Writes batches in one call, then indexes them by their headers. On failure nothing has changed."""
         try:
             self.file.write_at(buffers, self.size)
         except DiskFailed:
@@ -243,39 +240,41 @@ class Segment:
                 if self.cut_spare_bytes():
                     self.file.sync()
             raise
-        for header, size_bytes in batches:
-            self.note(header, size_bytes, index_interval_bytes)
+        for header in headers:
+            self.note(header, index_interval_bytes)
 
-    def note(self, header: BatchHeader, size_bytes: int, index_interval_bytes: int) -> None:
+    def note(self, header: BatchHeader, index_interval_bytes: int) -> None:
         """Takes account of a batch whose bytes stand at the end of the segment."""
         last_offset = header.base_offset + header.last_offset_delta
         assert 0 <= last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
-        if not self.size:
+        size = self.size
+        if not size:
             self._first_timestamp = header.max_timestamp
+        largest = self._largest or self.largest
         # The timestamp of a batch that compaction has emptied is that of no record any more.
-        if header.count and header.max_timestamp > self.largest.timestamp:
-            self._largest = TimestampOffset(header.max_timestamp, last_offset)
+        if header.max_timestamp > largest.timestamp and header.count:
+            largest = self._largest = TimestampOffset(header.max_timestamp, last_offset)
         if self._bytes_since_entry > index_interval_bytes:
-            self.offset_index.add(last_offset, self.size)
-            self.time_index.add(*self.largest)
+            self.offset_index.add(last_offset, size)
+            self.time_index.add(*largest)
             self._bytes_since_entry = 0
+            self._is_index_full = None
+        size_bytes = header.length + PREFIX_BYTES
         self._bytes_since_entry += size_bytes
-        self.size += size_bytes
+        self.size = size + size_bytes
 
     def accepts(self, last_offset: Offset) -> bool:
         """Whether indexes and relative offsets have room for one more batch."""
-        return (
-            last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
-            and not self.offset_index.is_full
-            and not self.time_index.is_full
-        )
+        if self._is_index_full is None:
+            self._is_index_full = self.offset_index.is_full or self.time_index.is_full
+        return not self._is_index_full and last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
     def waited_ms(self, now_ms: int, batch_timestamp: TimestampMs) -> int:
         """How long the segment has been filling, by its records' time where they have one."""
-        first = self.first_timestamp
-        if first >= 0:
-            return batch_timestamp - first
-        return now_ms - self.created_ms
+        first = self._first_timestamp
+        if first is None:
+            first = self.first_timestamp
+        return batch_timestamp - first if first >= 0 else now_ms - self.created_ms
 
     @property
     def first_timestamp(self) -> TimestampMs:
@@ -399,6 +398,7 @@ class Segment:
     def _forget_scan_state(self) -> None:
         """Re-reads what is known of the tail after a cut: the batches after the last index entry are looked at."""
         self._bytes_since_entry = 0
+        self._is_index_full = None
         self._largest = self.time_index.last()
         self._first_timestamp = None
         last = self.offset_index.last()
@@ -484,6 +484,7 @@ class Segment:
         self.size = entry.position
         self._bytes_since_entry = index_interval_bytes + 1 if entry.position else 0
         self._first_timestamp = None
+        self._is_index_full = None
         self._largest = self.time_index.last()
         epochs: list[tuple[LeaderEpoch, Offset]] = []
         problem = self._check_batches(file_bytes, index_interval_bytes, epochs)
@@ -508,7 +509,7 @@ class Segment:
                 if header.leader_epoch > previous_epoch:
                     previous_epoch = header.leader_epoch
                     epochs.append((previous_epoch, header.base_offset))
-                self.note(header, header.size_bytes, index_interval_bytes)
+                self.note(header, index_interval_bytes)
             if scan.problem:
                 return scan.problem
             if self.size + scan.needed_bytes > file_bytes:

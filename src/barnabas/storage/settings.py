@@ -11,7 +11,7 @@ validates each value and the rules that bind several of them. Pure: no I/O.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from barnabas.base.errors import InvalidSetting
@@ -23,6 +23,8 @@ CLEANER_DEDUPE_BUFFER_BYTES_MIN = 1 << 20
 """For each cleaner thread."""
 
 _INDEX_ENTRY_BYTES = 8
+_SEGMENT_BYTES_LIMIT: Final = 2**31 - 1
+"""Positions in the offset index are 32-bit."""
 _CODECS: Final = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,
@@ -101,6 +103,32 @@ class LogConfig:
     leader_replication_throttled_replicas: frozenset[str] = frozenset()
     follower_replication_throttled_replicas: frozenset[str] = frozenset()
 
+    # What follows from the settings, worked out once, because every append asks.
+    is_compacted: bool = field(init=False, repr=False, compare=False)
+    is_log_append_time: bool = field(init=False, repr=False, compare=False)
+    stored_codec: Codec | None = field(init=False, repr=False, compare=False)
+    """The codec in which every batch is stored; None leaves each as its producer sent it."""
+    is_stored_as_sent: bool = field(init=False, repr=False, compare=False)
+    """Whether an uncompressed batch is stored without any change but its offsets."""
+    roll_after_ms: int = field(init=False, repr=False, compare=False)
+    """Age at which a segment is closed: a compacted log may need it closed earlier than `segment.ms`."""
+    segment_bytes_max: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        stored_codec = _CODECS.get(self.compression_type)
+        is_compacted = "compact" in self.cleanup_policy
+        is_log_append_time = self.message_timestamp_type == "LogAppendTime"
+        derived = {
+            "is_compacted": is_compacted,
+            "is_log_append_time": is_log_append_time,
+            "stored_codec": stored_codec,
+            "is_stored_as_sent": not is_log_append_time and stored_codec in (None, Codec.NONE),
+            "roll_after_ms": min(self.segment_ms, self.max_compaction_lag_ms) if is_compacted else self.segment_ms,
+            "segment_bytes_max": min(self.segment_bytes, _SEGMENT_BYTES_LIMIT),
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
+
     @classmethod
     def from_settings(cls, topic: Mapping[str, str], broker: Mapping[str, str] | None = None) -> "LogConfig":
         """A topic's configuration from the texts of its settings and of the broker's log settings."""
@@ -143,32 +171,14 @@ class LogConfig:
         return config
 
     @property
-    def is_compacted(self) -> bool:
-        return "compact" in self.cleanup_policy
-
-    @property
     def is_deleted(self) -> bool:
         """Old segments are dropped by age and size."""
         return "delete" in self.cleanup_policy
 
     @property
-    def is_log_append_time(self) -> bool:
-        return self.message_timestamp_type == "LogAppendTime"
-
-    @property
-    def roll_after_ms(self) -> int:
-        """Age at which a segment is closed: a compacted log may need it closed earlier than `segment.ms`."""
-        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
-
-    @property
     def roll_jitter_ms_max(self) -> int:
         """Upper bound, excluded, of what is taken off a segment's age limit at random; 0 for none."""
         return min(self.segment_jitter_ms, self.segment_ms)
-
-    @property
-    def stored_codec(self) -> Codec | None:
-        """The codec in which every batch is stored; None leaves each as its producer sent it."""
-        return _CODECS.get(self.compression_type)
 
     def compression_level(self, codec: Codec) -> int | None:
         """The level to compress with; None leaves it to the library."""

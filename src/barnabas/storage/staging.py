@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from barnabas.base.filesystem import Buffer
 from barnabas.base.ids import Offset, TimestampMs
+from barnabas.records.batch import BatchHeader
 from barnabas.storage.epochs import EpochEntry
 from barnabas.storage.producers import CompletedTransaction, Savepoint
-from barnabas.storage.segment import StagedBatch
 from barnabas.storage.slices import FileSlice
 
 
@@ -33,11 +33,11 @@ class LogRead(NamedTuple):
 class Staged:
     """What `append` has accepted and `write` has not yet written, with what undoes it."""
 
-    __slots__ = ("aborted", "batches", "buffers", "epochs", "messages", "savepoint", "size_bytes")
+    __slots__ = ("aborted", "buffers", "epochs", "headers", "messages", "savepoint", "size_bytes")
 
     def __init__(self, savepoint: Savepoint, epochs: tuple[EpochEntry, ...]) -> None:
         self.buffers: list[Buffer] = []
-        self.batches: list[StagedBatch] = []
+        self.headers: list[BatchHeader] = []
         self.aborted: list[CompletedTransaction] = []
         self.size_bytes = 0
         self.messages = 0

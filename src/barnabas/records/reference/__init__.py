@@ -8,6 +8,7 @@ from barnabas.records.reference.columns import ColumnDecoder, encode_records
 from barnabas.records.reference.compaction import KeyOffsets, filter_records
 from barnabas.records.reference.walk import (
     RecordWalker,
+    admit_batch,
     crc32c,
     find_timestamp,
     inspect_batch,
@@ -25,6 +26,7 @@ __all__ = [
     "KeyOffsets",
     "RecordSummary",
     "RecordWalker",
+    "admit_batch",
     "crc32c",
     "encode_records",
     "filter_records",

@@ -12,8 +12,10 @@ from barnabas.records.batch import (
     HEADER_BYTES,
     MAGIC,
     PREFIX_BYTES,
+    TRANSACTIONAL,
     BatchHeader,
     Buffer,
+    assign,
     read_header,
 )
 from barnabas.records.reference.parse import (
@@ -234,6 +236,39 @@ def inspect_batch(batch: Buffer, require_keys: bool = False) -> tuple[BatchHeade
     if header.attributes & CODEC_MASK:
         return header, None
     return header, walk_records(view[HEADER_BYTES:], header.count, header.base_timestamp, require_keys)
+
+
+def admit_batch(
+    batch: Buffer,
+    base_offset: int,
+    leader_epoch: int,
+    require_keys: bool,
+    now_ms: int,
+    before_max_ms: int,
+    after_max_ms: int,
+) -> BatchHeader | None:
+    """Gives the one batch in a buffer its offsets and epoch, in place, if it can be stored just as it came.
+
+    That is a good batch of uncompressed records with its producer's timestamps, all of them within the bounds around
+    `now_ms`, and the largest one stated rightly. None for any other, good or bad, and for a buffer that cannot be
+    written to: nothing has changed then, and who asks must look closer.
+    """
+    view = memoryview(batch)
+    try:
+        header, summary = inspect_batch(view, require_keys)
+    except CorruptBatch:
+        return None
+    if view.readonly or summary is None or header.attributes & ~TRANSACTIONAL:
+        return None
+    if header.count <= 0 or header.last_offset_delta != header.count - 1:
+        return None
+    if header.base_sequence < 0 and header.has_producer:
+        return None
+    if summary.max_timestamp != header.max_timestamp or summary.max_timestamp > now_ms + after_max_ms:
+        return None
+    if summary.min_timestamp != NO_TIMESTAMP and summary.min_timestamp < now_ms - before_max_ms:
+        return None
+    return assign(header, view, base_offset, leader_epoch)
 
 
 def header_problem(header: BatchHeader) -> str | None:

@@ -3,7 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-KERNEL_SOURCES := $(wildcard src/barnabas/records/_kernel*.pyx src/barnabas/records/_kernel*.pxi src/barnabas/records/_kernel*.h)
+COMPILED_SOURCES := $(wildcard src/barnabas/wire/_*.pyx src/barnabas/records/_kernel*.pyx src/barnabas/records/_kernel*.pxi src/barnabas/records/_kernel*.h)
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: help run test lint format bench docs sanitize clean
@@ -18,7 +18,7 @@ help:
 	@echo "make sanitize  fuzz the compiled kernel under AddressSanitizer"
 	@echo "make clean     remove the environment and everything built"
 
-$(VENV)/.runtime: pyproject.toml setup.py constraints.txt $(KERNEL_SOURCES)
+$(VENV)/.runtime: pyproject.toml setup.py constraints.txt $(COMPILED_SOURCES)
 	@echo "preparing $(VENV) (once)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP_INSTALL) -e .
@@ -55,4 +55,4 @@ sanitize: $(VENV)/.dev
 	@tests/sanitizer/run.sh
 
 clean:
-	rm -rf $(VENV) .cache build src/*.egg-info src/barnabas/records/_kernel*.so src/barnabas/records/_kernel.c
+	rm -rf $(VENV) .cache build src/*.egg-info src/barnabas/*/_*.so src/barnabas/records/_kernel.c src/barnabas/wire/_sole_produce.c

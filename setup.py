@@ -1,7 +1,7 @@
-"""Builds the record kernel, the one compiled module.
+"""Builds the two compiled modules: the record kernel, and the reader of the most frequent request.
 
-The extension is optional: without a C compiler the install succeeds, and `barnabas.records.kernel` falls back to the
-Python reference. `BARNABAS_SANITIZE=1` builds it with AddressSanitizer, for the fuzzing run.
+They are optional: without a C compiler the install succeeds, `barnabas.records.kernel` falls back to the Python
+reference, and every request is read the general way. `BARNABAS_SANITIZE=1` builds it with AddressSanitizer, for the fuzzing run.
 """
 
 import os
@@ -12,13 +12,18 @@ from setuptools import Extension, setup
 SANITIZE = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g", "-O1"]
 flags = SANITIZE if os.environ.get("BARNABAS_SANITIZE") else ["-O3"]
 
-kernel = Extension(
-    "barnabas.records._kernel",
-    ["src/barnabas/records/_kernel.pyx"],
-    extra_compile_args=flags,
-    extra_link_args=SANITIZE if flags is SANITIZE else [],
-)
-extensions = cythonize([kernel], language_level=3)
+
+def compiled(name: str) -> Extension:
+    return Extension(
+        name,
+        [f"src/{name.replace('.', '/')}.pyx"],
+        extra_compile_args=flags,
+        extra_link_args=SANITIZE if flags is SANITIZE else [],
+    )
+
+
+modules = [compiled("barnabas.records._kernel"), compiled("barnabas.wire._sole_produce")]
+extensions = cythonize(modules, language_level=3)
 for extension in extensions:
     extension.optional = True  # cythonize makes new objects and would drop it
 setup(ext_modules=extensions)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from barnabas.base.settings import Setting
 from barnabas.broker.setting_table import BROKER_SETTINGS, SERVER_SETTINGS, UNSUPPORTED, missing_feature
 from tests.compat.test_settings import UPDATE_MODES, Listed, default_text, listing, rule_text
 
@@ -22,6 +23,7 @@ STRICTER_THAN_KAFKA = {
     "socket.send.buffer.bytes",
 }
 RULE_HAS_NO_WORDS_IN_KAFKA = {"authorizer.class.name", "process.roles"}
+OUR_OWN = {"network.awake.us"}
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +35,16 @@ def test_every_setting_of_kafka_is_known_as_supported_or_not(kafka_settings) -> 
     assert [name for name in kafka_settings if name not in SERVER_SETTINGS and missing_feature(name) is None] == []
 
 
+def _shared_settings() -> list[Setting]:
+    return [setting for setting in BROKER_SETTINGS if setting.name not in OUR_OWN]
+
+
+def test_settings_of_our_own_are_not_kafkas(kafka_settings) -> None:
+    assert OUR_OWN.isdisjoint(kafka_settings)
+
+
 def test_settings_have_kafkas_types_defaults_and_update_modes(kafka_settings) -> None:
-    for ours in BROKER_SETTINGS:
+    for ours in _shared_settings():
         theirs = kafka_settings[ours.name]
         mode = theirs.update_mode if ours.name in NEEDS_A_RESTART_HERE else UPDATE_MODES[ours.dynamic]
         default = "" if ours.name == "node.id" else default_text(ours)
@@ -46,7 +56,7 @@ def test_settings_have_kafkas_types_defaults_and_update_modes(kafka_settings) ->
 
 
 def test_rules_are_kafkas_unless_named_as_stricter(kafka_settings) -> None:
-    for ours in BROKER_SETTINGS:
+    for ours in _shared_settings():
         if ours.name not in RULE_HAS_NO_WORDS_IN_KAFKA:
             is_same = rule_text(ours) == kafka_settings[ours.name].valid
             assert is_same != (ours.name in STRICTER_THAN_KAFKA), ours.name

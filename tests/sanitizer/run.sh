@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fuzzes the compiled kernel in a build with AddressSanitizer and UndefinedBehaviorSanitizer.
+# Fuzzes the compiled modules in a build with AddressSanitizer and UndefinedBehaviorSanitizer.
 #
 #   tests/sanitizer/run.sh [SEED...]
 #
@@ -20,7 +20,7 @@ mkdir "$scratch/tree"
 cp -R setup.py pyproject.toml src "$scratch/tree"
 (
     cd "$scratch/tree"
-    find src \( -name '_kernel.c' -o -name '_kernel.*.so' \) -delete
+    find src \( -name '_*.c' -o -name '_*.so' \) -delete
     BARNABAS_SANITIZE=1 "$python" setup.py -q build_ext --inplace >"$scratch/build.log" 2>&1
 ) || { cat "$scratch/build.log"; exit 1; }
 
@@ -42,6 +42,6 @@ PYTHON
 for seed in "$@"; do
     echo "fuzzing with seed $seed"
     "$python" -m pytest -q -p no:cacheprovider --capture=sys --hypothesis-seed="$seed" \
-        tests/unit/test_kernel_*.py tests/property/test_kernel.py
+        tests/unit/test_kernel_*.py tests/unit/test_wire_sole_produce.py tests/property/test_kernel.py
 done
 echo "the sanitizers found nothing"

@@ -11,6 +11,7 @@ from barnabas.net.connection import Connection
 from barnabas.net.errors import ListenFailed
 from barnabas.net.idle import IdleWheel
 from barnabas.net.server import ListenerSpec, ServerOptions
+from barnabas.net.wakefulness import Wakefulness
 from tests.support.network import FramingSlot, framed, is_closed_by_peer, read_frame, run, serving, until
 
 
@@ -245,3 +246,33 @@ def test_connection_is_named_in_logs_by_listener_and_peer() -> None:
             writer.close()
 
     run(scenario())
+
+
+def test_loop_stays_awake_after_a_request_and_then_sleeps() -> None:
+    async def scenario() -> None:
+        turns: list[float] = []
+        now = [0.0]
+        wakefulness = Wakefulness(asyncio.get_running_loop(), lambda: now[0], 1.0)
+        wakefulness.is_stirred = True
+        wakefulness.wake()
+        while wakefulness.is_awake:
+            turns.append(now[0])
+            now[0] += 0.25
+            await asyncio.sleep(0)
+        assert len(turns) in (5, 6)  # a second's worth of quarters
+        assert not wakefulness.is_stirred
+
+    run(scenario())
+
+
+def test_requests_are_answered_whether_the_loop_sleeps_or_stays_awake() -> None:
+    async def scenario(awake_seconds: float) -> None:
+        async with serving(ServerOptions(awake_seconds=awake_seconds), answer=_echo) as served:
+            reader, writer = await served.connect()
+            for turn in range(50):
+                writer.write(framed(b"%d" % turn))
+                assert await read_frame(reader) == b"%d" % turn
+            writer.close()
+
+    for awake_seconds in (0.0, 0.0001, 0.01):
+        run(scenario(awake_seconds))

@@ -218,10 +218,12 @@ class Broker:
             config.max_incremental_fetch_session_cache_slots, SESSION_EVICTION_MS, self._parts.random
         )
         seconds = measure_requests(self.metrics)
+        produce = ProduceHandler(loop, self.replicas, self.tick, seconds.of(APIS[ApiKey.PRODUCE].name))
         return Dispatcher(
             loop,
+            sole_produce=produce.take_sole,
             direct={
-                ApiKey.PRODUCE: ProduceHandler(self.replicas, self.tick),
+                ApiKey.PRODUCE: produce,
                 ApiKey.FETCH: FetchHandler(loop, self._parts.clock, self.replicas, sessions, config.fetch_max_bytes),
             },
             handlers=make_handlers(self.services),

@@ -1,8 +1,9 @@
 """From a frame to its handler, and from the handler's answer back to the connection.
 
-Produce and Fetch are called directly: they answer in the same tick, or keep the request and answer later. Everything
-else is a coroutine that returns the answer's values, by kio's field names; it runs in a task of its own, and requests
-that are answered meanwhile wait in their connection for their turn.
+Produce and Fetch are called directly: they answer in the same tick, or keep the request and answer later. The Produce
+request that clients send most does not even become a `Request` (`barnabas.wire.sole_produce`). Everything else is a
+coroutine that returns the answer's values, by kio's field names; it runs in a task of its own, and requests that are
+answered meanwhile wait in their connection for their turn.
 
 Kafka's answer to what it does not serve is a closed connection; so is ours to a request that cannot be decoded.
 """
@@ -21,12 +22,15 @@ from barnabas.wire.api_versions import unsupported_version_body
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.framing import parse_request_header
 from barnabas.wire.messages import write_response
+from barnabas.wire.sole_produce import SoleProduce, read_sole_produce
 
 logger = logging.getLogger(__name__)
 
 Values: TypeAlias = Mapping[str, object]
 DirectHandler: TypeAlias = Callable[[Request], None]
 Handler: TypeAlias = Callable[[Request], Awaitable[Values]]
+SoleProduceHandler: TypeAlias = Callable[[SoleProduce, memoryview, ReplySlot, "ClientConnection"], bool]
+"""Says whether it took the request."""
 Fault: TypeAlias = Callable[[Request], bool]
 """What a test wants done to a request instead of handling it; says whether it took the request."""
 
@@ -37,6 +41,7 @@ class Dispatcher:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        sole_produce: SoleProduceHandler,
         direct: Mapping[int, DirectHandler],
         handlers: Mapping[int, Handler],
         seconds_of: Mapping[int, Histogram],
@@ -45,6 +50,7 @@ class Dispatcher:
         """`on_bug` hears of an exception that no handler should raise: our own mistake, which ends the broker."""
         assert set(direct) | set(handlers) == set(APIS), "every API that is advertised has a handler"
         self.loop = loop
+        self.sole_produce = sole_produce
         self.direct = direct
         self.handlers = handlers
         self._seconds_of = seconds_of
@@ -102,19 +108,28 @@ class ClientConnection:
         self._connection = connection
 
     def on_request(self, slot: ReplySlot, frame: memoryview) -> None:
-        dispatcher, connection = self._dispatcher, self._connection
+        dispatcher = self._dispatcher
+        fault = dispatcher.fault
+        if fault is None:
+            sole = read_sole_produce(frame)
+            if sole is not None and dispatcher.sole_produce(sole, frame, slot, self):
+                return
+        request = self.request_in(frame, slot)
+        if fault is None or not fault(request):
+            dispatcher.handle(request)
+
+    def request_in(self, frame: memoryview, slot: ReplySlot) -> Request:
+        """What stands in a frame of this connection's."""
         header = parse_request_header(frame)
-        request = Request(
+        return Request(
             header,
             frame[header.body_position :],
             slot,
-            connection.listener_name,
-            connection.peer_host,
-            dispatcher.observe,
-            dispatcher.loop.time(),
+            self._connection.listener_name,
+            self._connection.peer_host,
+            self._dispatcher.observe,
+            self._dispatcher.loop.time(),
         )
-        if dispatcher.fault is None or not dispatcher.fault(request):
-            dispatcher.handle(request)
 
     def on_closed(self) -> None:
         """Requests that are still worked on answer into a closed slot, which drops the answer."""

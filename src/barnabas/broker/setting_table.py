@@ -115,6 +115,10 @@ BROKER_SETTINGS: Final = SettingTable("broker", (
             "The size of a connection's receive buffer in the kernel; -1 leaves it to the operating system."),
     _broker(CONNECTIONS, "socket.listen.backlog.size", INT, 50, _AT_LEAST_1,
             "Connections that the kernel keeps waiting while the broker is busy."),
+    _broker(CONNECTIONS, "network.awake.us", INT, 100, Between(0, 1_000_000),
+            "Microseconds for which the broker looks for the next request before it sleeps. Barnabas's own: it halves "
+            "the round trip of a client that waits for each answer. 0 sleeps at once, as does a machine with one "
+            "processor."),
     _broker(CONNECTIONS, "fetch.max.bytes", INT, 55 * _MIB, Between(1024),
             "The most that one fetch is answered with, whatever the client asks for; its first batch comes whole."),
     _broker(CONNECTIONS, "max.incremental.fetch.session.cache.slots", INT, 1000, _AT_LEAST_0,

@@ -6,6 +6,7 @@ by its watches. `BrokerSettings` puts the layers together; `BrokerConfig` has th
 """
 
 import logging
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -77,6 +78,7 @@ class BrokerConfig:
     socket_send_buffer_bytes: int
     socket_receive_buffer_bytes: int
     socket_listen_backlog_size: int
+    network_awake_us: int
     fetch_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int
@@ -109,6 +111,7 @@ class BrokerConfig:
             backlog=self.socket_listen_backlog_size,
             send_buffer_bytes=self.socket_send_buffer_bytes if self.socket_send_buffer_bytes > 0 else None,
             receive_buffer_bytes=self.socket_receive_buffer_bytes if self.socket_receive_buffer_bytes > 0 else None,
+            awake_seconds=self.network_awake_us / 1_000_000 if len(os.sched_getaffinity(0)) > 1 else 0.0,
         )
 
 

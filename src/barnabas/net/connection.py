@@ -30,6 +30,7 @@ from barnabas.net.framing import FrameReceiver
 from barnabas.net.idle import IdleWheel
 from barnabas.net.replies import BUFFER_TYPES, Piece, ReplySlot, release_ranges
 from barnabas.net.sending import INLINED_REPLY_BYTES_MAX, Sender, inlined, make_sender, total_bytes
+from barnabas.net.wakefulness import Wakefulness
 
 _LOG = logging.getLogger(__name__)
 
@@ -85,6 +86,7 @@ class ConnectionShared:
     idle: IdleWheel
     flusher: ReplyFlusher
     budget: FrameBudget | None
+    wakefulness: Wakefulness | None
     executor: Executor | None
 
 
@@ -170,6 +172,11 @@ class Connection(FrameReceiver):
     def buffer_updated(self, nbytes: int) -> None:
         shared = self._shared
         shared.counters.bytes_in += nbytes
+        wakefulness = shared.wakefulness
+        if wakefulness is not None:
+            wakefulness.is_stirred = True
+            if not wakefulness.is_awake:
+                wakefulness.wake()
         self.active_turn = shared.idle.turn
         self._is_dispatching = True
         try:

@@ -13,6 +13,7 @@ import contextlib
 import logging
 import socket
 import ssl
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from barnabas.net.connection import (
 from barnabas.net.counters import NetworkCounters
 from barnabas.net.idle import IdleWheel
 from barnabas.net.stream import ListenAddress, Listening, Network
+from barnabas.net.wakefulness import Wakefulness
 
 _LOG = logging.getLogger(__name__)
 
@@ -72,13 +74,15 @@ class ServerOptions:
     backlog: int = 50
     send_buffer_bytes: int | None = None
     receive_buffer_bytes: int | None = None
+    awake_seconds: float = 0.0
+    """How long to poll for the next request before going to sleep."""
 
 
 class Server:
     """Make it inside the running loop; `handler_factory` makes what stands above each connection.
 
     `options` may be replaced while it runs: limits on connections hold at once, `connection` for new ones; the idle
-    time and the budget are those of the start.
+    time, the budget and `awake_seconds` are those of the start.
     """
 
     def __init__(
@@ -102,6 +106,7 @@ class Server:
             idle=IdleWheel(loop, options.idle_seconds),
             flusher=ReplyFlusher(loop),
             budget=None if queued_max is None else FrameBudget(queued_max),
+            wakefulness=Wakefulness(loop, time.perf_counter, options.awake_seconds) if options.awake_seconds else None,
             executor=executor,
         )
         self._listening: list[Listening] = []

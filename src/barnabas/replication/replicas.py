@@ -26,6 +26,7 @@ from barnabas.storage.settings import LogConfig
 from barnabas.storage.work import Work
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch, NodeEndpoint
+from barnabas.wire.primitives import uuid_of
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +74,15 @@ class Replicas:
 
     def get(self, name: str, index: int) -> Partition | None:
         return self._partitions.get((name, index))
+
+    def get_sole(self, topic: str | bytes, index: int) -> Partition | None:
+        """The partition that is served here, by its topic's name or the bytes of its id."""
+        if isinstance(topic, bytes):
+            known = self.image.topics_by_id.get(uuid_of(topic))
+            if known is None:
+                return None
+            topic = known.name
+        return self._partitions.get((topic, index))
 
     def leader_of(self, name: str, topic_id: UUID, index: int) -> LeaderAndEpoch:
         """Who leads a partition as far as this broker knows, to tell a client that asked the wrong one."""

@@ -11,6 +11,9 @@ cannot read is `MalformedRequest` or `MalformedResponse`. Bytes after the messag
 `encode_response` and `encode_request` encode an instance of kio's class, through kio's writer, and are slower.
 """
 
+import barnabas.wire.kio_without_hypothesis  # noqa: F401 # before kio
+
+# isort: split
 import re
 from functools import cache
 from importlib import import_module

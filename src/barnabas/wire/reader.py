@@ -13,6 +13,9 @@ Kafka 4.3 is:
 Everything else raises one of `primitives.UNREADABLE`, or `OverflowError` for a time that Python cannot hold.
 """
 
+import barnabas.wire.kio_without_hypothesis  # noqa: F401 # before kio
+
+# isort: split
 from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
 from datetime import UTC, datetime, timedelta

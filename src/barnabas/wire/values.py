@@ -16,6 +16,9 @@ object for a nested message, which is why it is several times faster than kio's 
 partitions must not hold up the event loop.
 """
 
+import barnabas.wire.kio_without_hypothesis  # noqa: F401 # before kio
+
+# isort: split
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import timedelta

@@ -66,9 +66,11 @@ class Request:
         self._on_answered(self)
 
     def respond_in_pieces(self, pieces: Sequence[Piece], body_bytes: int) -> None:
-        """For answers with file ranges between the bytes, `body_bytes` in all."""
+        """For answers with file ranges between the bytes, `body_bytes` in all; the first piece is bytes."""
+        first, *others = pieces
+        assert isinstance(first, bytes)
         start = response_start(self.api_key, self.version, self.correlation_id, body_bytes)
-        self._slot.complete([start, *pieces])
+        self._slot.complete([start + first, *others])  # one piece less to send
         self._on_answered(self)
 
     def respond_nothing(self) -> None:

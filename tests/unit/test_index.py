@@ -112,11 +112,13 @@ def test_entries_wait_in_memory_until_a_block_is_full(disk: SimulatedDisk) -> No
     index = offset_index(disk)
     for number in range(1, 512):
         index.add(BASE + number, number)
-        index.store_block()
+        assert not index.has_block
     assert disk.size(PATH) == 0
     index.add(BASE + 512, 512)
-    index.store_block()
+    assert index.has_block
+    index.store()
     assert disk.size(PATH) == 4_096
+    assert not index.has_block
     assert index.lookup(BASE + 300) == (BASE + 300, 300)
 
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from barnabas.base.ids import NO_PRODUCER, NO_SEQUENCE, Offset, TimestampMs, TopicPartition
 from barnabas.client.column_builder import ColumnBuilder
+from barnabas.client.column_rows import ColumnRows
 from barnabas.records.batch import HEADER_BYTES
 from barnabas.wire.errors import KafkaError
 
@@ -45,7 +46,8 @@ class PendingBatch:
     partition: TopicPartition
     outcome: "asyncio.Future[BatchOutcome]"
     opened_at: float
-    columns: ColumnBuilder = field(default_factory=ColumnBuilder)
+    contents: ColumnBuilder | ColumnRows = field(default_factory=ColumnBuilder)
+    """Rows of columns came as a whole: such a batch takes no other records and waits for none."""
     size_bytes: int = HEADER_BYTES
     """At most, before compression."""
     encoded: bytearray | None = None
@@ -101,16 +103,33 @@ class Accumulator:
         if batch is None:
             batch = PendingBatch(partition, self._new_outcome(), now)
             queue.batches.append(batch)
-        row = batch.columns.append(timestamp_ms, key, value, headers)
+        assert isinstance(batch.contents, ColumnBuilder), "a batch of whole columns is never open"
+        row = batch.contents.append(timestamp_ms, key, value, headers)
         batch.size_bytes += record_bytes
         self.size_bytes += record_bytes
         return Appended(batch, row, is_new, batch.size_bytes + record_bytes > self._batch_bytes_max)
+
+    def append_rows(self, partition: TopicPartition, rows: ColumnRows, now: float) -> PendingBatch:
+        """A batch of its own, after all others of the partition."""
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = self._queues[partition] = _Queue()
+        batch = self._batch_of(partition, rows, self._new_outcome(), now)
+        queue.batches.append(batch)
+        self.size_bytes += batch.size_bytes - HEADER_BYTES
+        return batch
+
+    def _batch_of(
+        self, partition: TopicPartition, rows: ColumnRows, outcome: "asyncio.Future[BatchOutcome]", now: float
+    ) -> PendingBatch:
+        return PendingBatch(partition, outcome, now, rows, HEADER_BYTES + len(rows.section().records))
 
     def _open_batch(self, queue: _Queue, record_bytes: int) -> PendingBatch | None:
         if not queue.batches or (queue.is_in_flight and len(queue.batches) == 1):
             return None
         batch = queue.batches[-1]
-        has_room = batch.encoded is None and batch.size_bytes + record_bytes <= self._batch_bytes_max
+        is_open = batch.encoded is None and isinstance(batch.contents, ColumnBuilder)
+        has_room = is_open and batch.size_bytes + record_bytes <= self._batch_bytes_max
         return batch if has_room else None
 
     def ready(self, now: float, *, is_urgent: bool) -> Iterator[PendingBatch]:
@@ -133,7 +152,12 @@ class Accumulator:
 
     def _due_at(self, queue: _Queue) -> float:
         first = queue.batches[0]
-        is_closed = len(queue.batches) > 1 or first.encoded is not None or first.size_bytes >= self._batch_bytes_max
+        is_closed = (
+            len(queue.batches) > 1
+            or first.encoded is not None
+            or first.size_bytes >= self._batch_bytes_max
+            or isinstance(first.contents, ColumnRows)
+        )
         return 0.0 if is_closed else first.opened_at + self._linger_seconds
 
     def take(self, batch: PendingBatch) -> None:
@@ -150,6 +174,15 @@ class Accumulator:
         queue.is_in_flight = False
         batch.not_before = not_before
         batch.tries += 1
+
+    def part(self, batch: PendingBatch, parts: Iterable[ColumnRows]) -> None:
+        """Smaller batches take the place of one that was sent; its outcome is that of the last of them."""
+        self.finish(batch)
+        queue = self._queues.setdefault(batch.partition, _Queue())
+        smaller = [self._batch_of(batch.partition, rows, self._new_outcome(), batch.opened_at) for rows in parts]
+        smaller[-1].outcome = batch.outcome
+        queue.batches.extendleft(reversed(smaller))
+        self.size_bytes += sum(one.size_bytes - HEADER_BYTES for one in smaller)
 
     def finish(self, batch: PendingBatch) -> None:
         queue = self._queues[batch.partition]

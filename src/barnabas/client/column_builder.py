@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Iterable
 from typing import Final
 
+from barnabas.records.columns import RecordsSection, encode_sections
 from barnabas.records.results import Columns
 
 RECORD_OVERHEAD_BYTES_MAX: Final = 5 + 1 + 10 + 5 + 5 + 5 + 5
@@ -87,6 +88,11 @@ class ColumnBuilder:
     def forget_contents(self) -> None:
         """Frees everything but the timestamps."""
         self._keys = self._values = self._header_keys = self._header_values = _Binary()
+
+    def section(self) -> RecordsSection:
+        """The records, encoded."""
+        (section,) = encode_sections(self.finish(), max_batch_bytes=2**31 - 1)
+        return section
 
     def finish(self) -> Columns:
         """The columns, sharing the memory of the builder, which must not be appended to any more."""

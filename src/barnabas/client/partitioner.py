@@ -7,29 +7,10 @@ every partition gets its share.
 
 import random
 from collections.abc import Sequence
-from struct import Struct
-from typing import Final
 
-_WORD: Final = Struct("<I")
-_SEED: Final = 0x9747B28C
-_MULTIPLIER: Final = 0x5BD1E995
-_SHIFT: Final = 24
-_MASK: Final = 0xFFFFFFFF
+from barnabas.records.kernel import murmur2
 
-
-def murmur2(data: bytes) -> int:
-    """The 32-bit hash of Kafka's default partitioner, as an unsigned number."""
-    length = len(data)
-    hashed = _SEED ^ length
-    whole = length & ~3
-    for (word,) in _WORD.iter_unpack(memoryview(data)[:whole]):
-        word = word * _MULTIPLIER & _MASK
-        word = (word ^ word >> _SHIFT) * _MULTIPLIER & _MASK
-        hashed = hashed * _MULTIPLIER & _MASK ^ word
-    if whole < length:
-        hashed = (hashed ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
-    hashed = (hashed ^ hashed >> 13) * _MULTIPLIER & _MASK
-    return hashed ^ hashed >> 15
+__all__ = ["StickyChoice", "murmur2", "partition_for_key"]
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:

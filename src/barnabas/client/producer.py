@@ -6,6 +6,8 @@ async with Producer(cluster) as producer:
     print((await delivery).offset)
 ```
 
+Whoever has many records as columns sends them with `send_columns`, which makes no Python object of a record.
+
 `send` returns as soon as the record is in a batch; awaiting what it returns waits for the broker. `flush` waits for
 everything. At most `buffer_bytes_max` of records wait; then `send` waits for room.
 
@@ -22,10 +24,14 @@ from barnabas.base.ids import NO_TIMESTAMP, Offset, TimestampMs, TopicPartition
 from barnabas.client.accumulator import Accumulator, PendingBatch
 from barnabas.client.cluster import Cluster
 from barnabas.client.column_builder import record_bytes_max
+from barnabas.client.column_rows import columns_bytes, rows_by_partition
 from barnabas.client.errors import UnknownTopic
 from barnabas.client.metadata import TopicMetadata
 from barnabas.client.partitioner import StickyChoice, partition_for_key
 from barnabas.client.sender import ACKS_ALL, ProducerOptions, Sender
+from barnabas.records.batch import Buffer
+from barnabas.records.kernel import partition_rows
+from barnabas.records.results import Columns, NoSuchPartition, PartitionedRows
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 __all__ = ["ACKS_ALL", "Delivered", "Delivery", "Producer", "ProducerOptions"]
@@ -54,7 +60,7 @@ class Delivery:
         offset = outcome.base_offset + self._row if outcome.base_offset >= 0 else -1
         timestamp_ms = outcome.append_time_ms
         if timestamp_ms == NO_TIMESTAMP:
-            timestamp_ms = self._batch.columns.timestamp(self._row)
+            timestamp_ms = self._batch.contents.timestamp(self._row)
         return Delivered(self._batch.partition, offset, timestamp_ms)
 
 
@@ -67,6 +73,8 @@ class Producer:
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._sticky = StickyChoice(cluster.source)
+        self._keyless_turns: dict[str, int] = {}
+        """Whose turn it is among the partitions of a topic to get rows of columns that have no key."""
         self._accumulator = Accumulator(self._options.batch_bytes_max, self._options.linger_seconds, loop.create_future)
         self._sender = Sender(cluster, self._options, self._accumulator)
         self._sending = loop.create_task(self._sender.run(), name="barnabas-producer")
@@ -117,15 +125,90 @@ class Producer:
             await asyncio.sleep(0)  # a caller that never waits would keep the sender from its work
         return Delivery(appended.batch, appended.row)
 
+    async def send_columns(
+        self,
+        topic: str,
+        columns: Columns,
+        *,
+        partitions: Buffer | None = None,
+        row_numbers: Sequence[int] | None = None,
+    ) -> None:
+        """Puts whole columns into batches, waiting for room where there is none; `flush` tells whether they arrived.
+
+        `partitions` has an int32 for each row, -1 where the key decides. Rows without a key go round the partitions,
+        a batch each. Errors name rows by `row_numbers`, or count them from 0. An earlier failure is raised here.
+        """
+        if self._is_closed or self._sending.done():
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the producer is closed")
+        self._raise_failure()
+        if not columns.count:
+            return
+        if row_numbers is None:
+            row_numbers = range(columns.count)
+        if topic in self._cluster.view.topics:
+            metadata = await self._cluster.topic(topic)  # which looks anew from time to time
+        else:
+            metadata = await self._find_topic(topic)
+        size_bytes = columns_bytes(columns)
+        if self._accumulator.size_bytes + size_bytes > self._options.buffer_bytes_max:
+            await self._wait_for_room(size_bytes)
+        now = self._loop.time()
+        for index, rows in rows_by_partition(
+            columns,
+            self._partitioned(metadata, columns, partitions, row_numbers, size_bytes),
+            row_numbers,
+            min(self._options.batch_bytes_max, self._options.record_bytes_max),
+        ):
+            partition = TopicPartition(topic, index)
+            record_bytes = len(rows.section().records)
+            if rows.count == 1 and record_bytes > self._options.record_bytes_max:
+                raise KafkaError(
+                    ErrorCode.MESSAGE_TOO_LARGE,
+                    f"topic '{topic}', partition {index}, {rows.describe(0)}: the record has {record_bytes} bytes, more"
+                    f" than the {self._options.record_bytes_max} that max.request.size allows",
+                )
+            self._accumulator.append_rows(partition, rows, now)
+        self._sender.wake()
+
+    def _partitioned(
+        self,
+        metadata: TopicMetadata,
+        columns: Columns,
+        partitions: Buffer | None,
+        row_numbers: Sequence[int],
+        size_bytes: int,
+    ) -> PartitionedRows:
+        available = self._available(metadata)
+        turn = self._keyless_turns.get(metadata.name)
+        if turn is None:
+            turn = self._cluster.source.randrange(len(available))
+        start = turn % len(available)
+        run_rows = max(1, self._options.batch_bytes_max * columns.count // max(size_bytes, 1))
+        try:
+            partitioned = partition_rows(
+                columns, len(metadata.partitions), partitions, available[start:] + available[:start], run_rows
+            )
+        except NoSuchPartition as error:
+            count = len(metadata.partitions)
+            raise UnknownTopic(
+                f"row {row_numbers[error.row]}: topic '{metadata.name}' has partitions 0 to {count - 1},"
+                f" not {error.partition}"
+            ) from error
+        self._keyless_turns[metadata.name] = turn + -(-partitioned.dealt_rows // run_rows)
+        return partitioned
+
+    def _raise_failure(self) -> None:
+        failure, self._sender.failure = self._sender.failure, None
+        if failure is not None:
+            raise failure
+
     async def flush(self) -> None:
         """Waits until every record so far is delivered or has failed; raises the first failure since the last flush."""
         with self._sender.hurry():
             outcomes = [batch.outcome for batch in self._accumulator.batches()]
             if outcomes:
                 await asyncio.wait(outcomes)
-        failure, self._sender.failure = self._sender.failure, None
-        if failure is not None:
-            raise failure
+        self._raise_failure()
 
     async def close(self) -> None:
         """Gives up what is not delivered: `flush` first to keep it."""

@@ -9,6 +9,7 @@ What becomes of a batch:
 |---|---|---|
 | taken, or known already | delivered | go on |
 | a lost connection, no answer, a retriable error | sent again, the same bytes, until its time is over | stay |
+| too large, and more than one row of columns | parted and sent again | are free again |
 | refused for good | failed | are free again |
 | its time is over: nobody knows whether it is in the log | failed | begin anew, with a new producer id |
 """
@@ -18,6 +19,7 @@ import contextlib
 import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -30,10 +32,11 @@ from barnabas.client.accumulator import (
     ProducerIdentity,
 )
 from barnabas.client.cluster import Cluster
+from barnabas.client.column_rows import ColumnRows
 from barnabas.client.errors import raise_for
 from barnabas.net.errors import NetworkFailed
 from barnabas.records.batch import Codec, advance_sequence
-from barnabas.records.columns import encode_batches
+from barnabas.records.columns import build_batch
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from barnabas.wire.produce_request import TOPIC_ID_FROM, ProducePartition, ProduceRequest, ProduceTopic
@@ -42,7 +45,6 @@ from barnabas.wire.produce_response import ProducePartitionReply
 _LOG = logging.getLogger(__name__)
 
 ACKS_ALL: Final = -1
-_BATCH_BYTES_UNLIMITED: Final = 2**31 - 1
 _OFF_LOOP_BYTES_MIN: Final = 32 << 10
 """Compressing more than this would hold up the event loop."""
 _TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
@@ -65,6 +67,8 @@ class ProducerOptions:
     buffer_bytes_max: int = 32 << 20
     request_bytes_max: int = 8 << 20
     delivery_timeout_seconds: float = 120.0
+    record_bytes_max: int = 1 << 20
+    """A larger row of columns is refused before it is sent; single records are left to the broker."""
     topic_timeout_seconds: float = 5.0
     """How long `send` waits for a topic that is not there yet: the broker may be creating it."""
 
@@ -204,7 +208,7 @@ class Sender:
         """Once for a batch: a retry must be the same bytes."""
         if batch.encoded is not None:
             return
-        count = batch.columns.count
+        count = batch.contents.count
         if self._is_idempotent:
             identity, sequence = self._sequences.get(batch.partition, (NO_IDENTITY, 0))
             if identity != self._identity:
@@ -212,19 +216,19 @@ class Sender:
             batch.identity, batch.base_sequence = identity, sequence
             self._sequences[batch.partition] = (identity, advance_sequence(sequence, count))
         options = self._options
-        encoding = encode_batches(
-            batch.columns.finish(),
+        encode = partial(
+            build_batch,
+            batch.contents.section(),
             codec=options.codec,
             compression_level=options.compression_level,
-            max_batch_bytes=_BATCH_BYTES_UNLIMITED,
             producer_id=batch.identity.producer_id,
             producer_epoch=batch.identity.producer_epoch,
             base_sequence=batch.base_sequence,
         )
         if options.codec is Codec.NONE or batch.size_bytes < _OFF_LOOP_BYTES_MIN:
-            batch.encoded = next(encoding)
+            batch.encoded = encode()
         else:
-            batch.encoded = await asyncio.to_thread(next, encoding)
+            batch.encoded = await asyncio.to_thread(encode)
 
     def _request(self, batches: Sequence[PendingBatch], topic_ids: dict[str, UUID]) -> ProduceRequest:
         members: dict[str, list[ProducePartition]] = {topic: [] for topic in topic_ids}
@@ -246,13 +250,24 @@ class Sender:
         if code in _DELIVERED:
             self._finish(batch, BatchOutcome(reply.base_offset, reply.log_append_time_ms, None))
             return True
+        if code is ErrorCode.MESSAGE_TOO_LARGE and self._part(batch):
+            return True
         reasons = [reply.error_message, *(error.message for error in reply.record_errors[:1])]
         reason = "; ".join(dict.fromkeys(filter(None, reasons)))
         if code is ErrorCode.MESSAGE_TOO_LARGE and not reason:
             reason = f"a batch of up to {batch.size_bytes} bytes is more than the topic takes (max.message.bytes)"
-        return self._settle_error(
-            batch, KafkaError(code, f"{batch.partition}: {reason}" if reason else str(batch.partition))
-        )
+        subject = _subject(batch, reply.record_errors[0].index if reply.record_errors else None)
+        return self._settle_error(batch, KafkaError(code, f"{subject}: {reason}" if reason else subject))
+
+    def _part(self, batch: PendingBatch) -> bool:
+        """Sends the batch again as two, if it can be parted."""
+        parts = batch.contents.halves() if isinstance(batch.contents, ColumnRows) else []
+        if not parts:
+            return False
+        self._take_sequence_back(batch, is_identity_lost=False)
+        self._accumulator.part(batch, parts)
+        self._wake.set()
+        return True
 
     def _settle_error(self, batch: PendingBatch, error: NetworkFailed | KafkaError | MalformedMessage) -> bool:
         now = self._loop.time()
@@ -266,7 +281,7 @@ class Sender:
             self._wake.set()
             return False
         self._take_sequence_back(batch, is_identity_lost=True)
-        message = f"{batch.partition}: not delivered within {timeout_seconds:g} s; the last problem was: {error}"
+        message = f"{_subject(batch)}: not delivered within {timeout_seconds:g} s; the last problem was: {error}"
         self._finish(batch, BatchOutcome(-1, NO_TIMESTAMP, KafkaError(ErrorCode.REQUEST_TIMED_OUT, message)))
         return True
 
@@ -282,9 +297,17 @@ class Sender:
     def _finish(self, batch: PendingBatch, outcome: BatchOutcome) -> None:
         self._accumulator.finish(batch)
         batch.encoded = None
-        batch.columns.forget_contents()
+        batch.contents.forget_contents()
         if outcome.error is not None and self.failure is None:
             self.failure = outcome.error
         batch.outcome.set_result(outcome)
         self.room.set()
         self._wake.set()
+
+
+def _subject(batch: PendingBatch, record: int | None = None) -> str:
+    """What an error is about: the partition, and of columns also the row."""
+    if isinstance(batch.contents, ColumnRows):
+        topic, partition = batch.partition
+        return f"topic '{topic}', partition {partition}, {batch.contents.describe(record)}"
+    return str(batch.partition)

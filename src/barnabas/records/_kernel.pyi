@@ -1,7 +1,7 @@
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from barnabas.records.batch import BatchHeader, Buffer
-from barnabas.records.results import BatchScan, Columns, FilteredRecords, RecordSummary
+from barnabas.records.results import BatchScan, Columns, FilteredRecords, PartitionedRows, RecordSummary
 
 def crc32c(data: Buffer, initial: int = 0, *, portable: bool = False) -> int: ...
 
@@ -59,8 +59,12 @@ class ColumnDecoder:
     def finish(self) -> Columns: ...
 
 def encode_records(
-    columns: Columns, start: int, stop: int, base_timestamp: int, max_bytes: int
+    columns: Columns, start: int, stop: int, base_timestamp: int, max_bytes: int, rows: Buffer | None = None
 ) -> tuple[bytes, int, int]: ...
+def murmur2(data: Buffer) -> int: ...
+def partition_rows(
+    columns: Columns, partition_count: int, chosen: Buffer | None, keyless: Sequence[int], keyless_run_rows: int
+) -> PartitionedRows: ...
 
 class KeyOffsets:
     capacity: int

@@ -22,6 +22,8 @@ from barnabas.records.results import (
     BatchScan,
     Columns,
     FilteredRecords,
+    NoSuchPartition,
+    PartitionedRows,
     RecordSummary,
 )
 
@@ -201,4 +203,5 @@ include "_kernel_walk.pxi"
 include "_kernel_scan.pxi"
 include "_kernel_decode.pxi"
 include "_kernel_encode.pxi"
+include "_kernel_partition.pxi"
 include "_kernel_compaction.pxi"

@@ -101,40 +101,49 @@ cdef uint8_t *write_row(
     return at
 
 
+cdef inline int64_t row_at(const uint8_t *order, int64_t place) noexcept nogil:
+    return place if order == NULL else load_int32(order + place * 4)
+
+
 cdef int measure_rows(
-    const source_columns *source, int64_t start, int64_t stop, int64_t base_timestamp, int64_t max_bytes,
-    growing *sizes, int64_t *total, int64_t *max_timestamp
+    const source_columns *source, const uint8_t *order, int64_t row_count, int64_t start, int64_t stop,
+    int64_t base_timestamp, int64_t max_bytes, growing *sizes, int64_t *total, int64_t *max_timestamp
 ) noexcept nogil:
     """Puts the sizes of the rows that fit into `sizes`: the first always, the others while the total allows."""
-    cdef int64_t row, size, timestamp
-    for row in range(start, stop):
-        size = row_bytes(source, row, row - start, base_timestamp)
+    cdef int64_t place, row, size, timestamp
+    for place in range(start, stop):
+        row = row_at(order, place)
+        if row < 0 or row >= row_count:
+            return BAD_COLUMNS
+        size = row_bytes(source, row, place - start, base_timestamp)
         if size < 0:
             return BAD_COLUMNS
-        if row > start and total[0] + varint_bytes(size) + size > max_bytes:
+        if place > start and total[0] + varint_bytes(size) + size > max_bytes:
             return FINE
         if reserve(sizes, 4) != FINE:
             return NO_MEMORY
         put_int32(sizes, <int32_t>size)
         total[0] += varint_bytes(size) + size
         timestamp = load_int64(source.timestamps + row * 8)
-        if row == start or timestamp > max_timestamp[0]:
+        if place == start or timestamp > max_timestamp[0]:
             max_timestamp[0] = timestamp
     return FINE
 
 
 cdef void write_rows(
-    uint8_t *at, const source_columns *source, int64_t start, int64_t rows, int64_t base_timestamp, growing *sizes
+    uint8_t *at, const source_columns *source, const uint8_t *order, int64_t start, int64_t rows,
+    int64_t base_timestamp, growing *sizes
 ) noexcept nogil:
-    cdef int64_t delta
+    cdef int64_t delta, row
     for delta in range(rows):
-        at = write_row(at, source, start + delta, delta, base_timestamp, load_int32(sizes.data + delta * 4))
+        row = row_at(order, start + delta)
+        at = write_row(at, source, row, delta, base_timestamp, load_int32(sizes.data + delta * 4))
 
 
 cdef class LentColumns:
     """Holds the buffers of a `Columns` while C reads them."""
 
-    cdef Py_buffer views[COLUMN_COUNT]
+    cdef Py_buffer views[COLUMN_COUNT]  # offsets are not among them, which leaves room for an order of rows
     cdef int held
     cdef source_columns source
 
@@ -182,30 +191,37 @@ cdef class LentColumns:
         return 0
 
 
-def encode_records(columns, start: int, stop: int, base_timestamp: int, max_bytes: int):
+def encode_records(columns, start: int, stop: int, base_timestamp: int, max_bytes: int, rows=None):
     """(records section, rows encoded, largest timestamp) for as many rows from `start` on as fit; at least one."""
     cdef LentColumns lent
+    cdef const uint8_t *order = NULL
+    cdef int64_t row_count = columns.count, places = row_count
     cdef growing sizes
     cdef int64_t first = start, end = stop, base = base_timestamp, bytes_max = max_bytes
-    cdef int64_t total = 0, max_timestamp = -1, rows = 0
+    cdef int64_t total = 0, max_timestamp = -1, taken = 0
     cdef uint8_t *at
     cdef int problem
-    if not 0 <= start <= stop <= columns.count:
-        raise ValueError(f"rows {start} to {stop} of {columns.count}")
     lent = LentColumns(columns)
+    if rows is not None:
+        order = lent.hold(rows, 0)
+        places = lent.views[lent.held - 1].len // 4
+    if not 0 <= start <= stop <= places:
+        raise ValueError(f"rows {start} to {stop} of {places}")
     memset(&sizes, 0, sizeof(growing))
     try:
         with nogil:
-            problem = measure_rows(&lent.source, first, end, base, bytes_max, &sizes, &total, &max_timestamp)
-            rows = sizes.size // 4
+            problem = measure_rows(
+                &lent.source, order, row_count, first, end, base, bytes_max, &sizes, &total, &max_timestamp
+            )
+            taken = sizes.size // 4
         if problem == NO_MEMORY:
             raise MemoryError
         if problem != FINE:
-            raise ValueError(f"row {first + rows}: the columns contradict each other, or the row is too large")
+            raise ValueError(f"row {row_at(order, first + taken)}: the columns contradict each other, or the row is too large")
         records = PyBytes_FromStringAndSize(NULL, total)
         at = <uint8_t *>PyBytes_AS_STRING(records)
         with nogil:
-            write_rows(at, &lent.source, first, rows, base, &sizes)
-        return records, rows, max_timestamp
+            write_rows(at, &lent.source, order, first, taken, base, &sizes)
+        return records, taken, max_timestamp
     finally:
         free(sizes.data)

@@ -82,6 +82,64 @@ def append_run(
     return position
 
 
+class RecordsSection(NamedTuple):
+    """Encoded records that have no batch header yet."""
+
+    records: bytes
+    count: int  # type: ignore[assignment]  # hides a method of tuple that nobody needs here
+    base_timestamp: int
+    max_timestamp: int
+
+
+def encode_sections(
+    columns: Columns, *, max_batch_bytes: int, start: int = 0, stop: int | None = None, rows: Buffer | None = None
+) -> Iterator[RecordsSection]:
+    """Rows [start, stop) as the records of batches of at most `max_batch_bytes`; a larger row gets its own.
+
+    With `rows` (int32 each) these are the rows to take, in this order, and `start` and `stop` are places in it.
+    """
+    stop = columns.count if stop is None else stop
+    timestamps = memoryview(columns.timestamps).cast("B")[: columns.count * 8].cast("q")
+    order = None if rows is None else memoryview(rows).cast("B").cast("i")
+    while start < stop:
+        base_timestamp = timestamps[start if order is None else order[start]]
+        records, count, max_timestamp = encode_records(
+            columns, start, stop, base_timestamp, max_batch_bytes - HEADER_BYTES, rows
+        )
+        yield RecordsSection(records, count, base_timestamp, max_timestamp)
+        start += count
+
+
+def build_batch(
+    section: RecordsSection,
+    *,
+    codec: Codec = Codec.NONE,
+    compression_level: int | None = None,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+) -> bytearray:
+    """A batch of these records, with base offset 0, which the log replaces."""
+    header = BatchHeader(
+        base_offset=0,
+        length=0,
+        leader_epoch=NO_EPOCH,
+        magic=MAGIC,
+        crc=0,
+        attributes=int(codec) | (TRANSACTIONAL if is_transactional else 0),
+        last_offset_delta=section.count - 1,
+        base_timestamp=section.base_timestamp,
+        max_timestamp=section.max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        count=section.count,
+    )
+    records = section.records
+    return with_records(header, records if codec is Codec.NONE else compress(codec, records, compression_level))
+
+
 def encode_batches(
     columns: Columns,
     *,
@@ -100,29 +158,15 @@ def encode_batches(
 
     Every batch has base offset 0, which the log replaces. The sequence counts on from batch to batch.
     """
-    stop = columns.count if stop is None else stop
-    timestamps = memoryview(columns.timestamps).cast("B")[: columns.count * 8].cast("q")
-    while start < stop:
-        base_timestamp = timestamps[start]
-        records, count, max_timestamp = encode_records(
-            columns, start, stop, base_timestamp, max_batch_bytes - HEADER_BYTES
-        )
-        header = BatchHeader(
-            base_offset=0,
-            length=0,
-            leader_epoch=NO_EPOCH,
-            magic=MAGIC,
-            crc=0,
-            attributes=int(codec) | (TRANSACTIONAL if is_transactional else 0),
-            last_offset_delta=count - 1,
-            base_timestamp=base_timestamp,
-            max_timestamp=max_timestamp,
+    for section in encode_sections(columns, max_batch_bytes=max_batch_bytes, start=start, stop=stop):
+        yield build_batch(
+            section,
+            codec=codec,
+            compression_level=compression_level,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,
-            count=count,
+            is_transactional=is_transactional,
         )
-        yield with_records(header, records if codec is Codec.NONE else compress(codec, records, compression_level))
-        start += count
         if base_sequence != NO_SEQUENCE:
-            base_sequence = advance_sequence(base_sequence, count)
+            base_sequence = advance_sequence(base_sequence, section.count)

@@ -11,6 +11,8 @@ try:
         filter_records,
         find_timestamp,
         inspect_batch,
+        murmur2,
+        partition_rows,
         scan_batches,
         seek_offset,
         walk_records,
@@ -28,6 +30,8 @@ except ImportError:
         filter_records,
         find_timestamp,
         inspect_batch,
+        murmur2,
+        partition_rows,
         scan_batches,
         seek_offset,
         walk_records,
@@ -35,7 +39,7 @@ except ImportError:
 
     IS_COMPILED = False
 
-from barnabas.records.results import BatchScan, Columns, FilteredRecords, RecordSummary
+from barnabas.records.results import BatchScan, Columns, FilteredRecords, PartitionedRows, RecordSummary
 
 __all__ = [
     "IS_COMPILED",
@@ -44,6 +48,7 @@ __all__ = [
     "Columns",
     "FilteredRecords",
     "KeyOffsets",
+    "PartitionedRows",
     "RecordSummary",
     "RecordWalker",
     "admit_batch",
@@ -52,6 +57,8 @@ __all__ = [
     "filter_records",
     "find_timestamp",
     "inspect_batch",
+    "murmur2",
+    "partition_rows",
     "scan_batches",
     "seek_offset",
     "walk_records",

@@ -69,6 +69,26 @@ class FilteredRecords(NamedTuple):
     """Offset delta of the last survivor. It and the two timestamp fields are -1 when nothing survived."""
 
 
+class PartitionedRows(NamedTuple):
+    """The rows of columns by the partition they go to."""
+
+    rows: bytes
+    """int32 each: partition by partition, in their own order within each."""
+    bounds: list[int]
+    """Partition p has rows[bounds[p]:bounds[p + 1]]."""
+    dealt_rows: int
+    """How many had neither a partition nor a key."""
+
+
+class NoSuchPartition(ValueError):  # noqa: N818 - named as the fact that it is
+    """A row asks for a partition that its topic does not have."""
+
+    def __init__(self, row: int, partition: int, partition_count: int) -> None:
+        super().__init__(f"row {row}: there is no partition {partition} among {partition_count}")
+        self.row = row
+        self.partition = partition
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Records as Arrow columns in plain buffers; the layout is at the top of this module."""

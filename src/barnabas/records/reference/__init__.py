@@ -6,6 +6,7 @@ was.
 
 from barnabas.records.reference.columns import ColumnDecoder, encode_records
 from barnabas.records.reference.compaction import KeyOffsets, filter_records
+from barnabas.records.reference.partitioning import murmur2, partition_rows
 from barnabas.records.reference.walk import (
     RecordWalker,
     admit_batch,
@@ -16,7 +17,7 @@ from barnabas.records.reference.walk import (
     seek_offset,
     walk_records,
 )
-from barnabas.records.results import BatchScan, Columns, FilteredRecords, RecordSummary
+from barnabas.records.results import BatchScan, Columns, FilteredRecords, PartitionedRows, RecordSummary
 
 __all__ = [
     "BatchScan",
@@ -24,6 +25,7 @@ __all__ = [
     "Columns",
     "FilteredRecords",
     "KeyOffsets",
+    "PartitionedRows",
     "RecordSummary",
     "RecordWalker",
     "admit_batch",
@@ -32,6 +34,8 @@ __all__ = [
     "filter_records",
     "find_timestamp",
     "inspect_batch",
+    "murmur2",
+    "partition_rows",
     "scan_batches",
     "seek_offset",
     "walk_records",

@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from crc32c import crc32c
 
@@ -211,7 +211,7 @@ def _is_aborted(header: BatchHeader, aborted: list[AbortedTransaction]) -> bool:
     return producer_id == header.producer_id and last_offset >= header.base_offset
 
 
-class _BinaryView:
+class BinaryView:
     """A finished column of byte strings, whose buffers may contradict each other."""
 
     def __init__(self, offsets: Buffer, data: Buffer, validity: Buffer | None, rows: int | None) -> None:
@@ -219,9 +219,9 @@ class _BinaryView:
         self._data = memoryview(data)
         self._validity = None if validity is None else memoryview(validity)
         if rows is not None:
-            _check_room(offsets, (rows + 1) * 4)
+            check_room(offsets, (rows + 1) * 4)
             if validity is not None:
-                _check_room(validity, (rows + 7) // 8)
+                check_room(validity, (rows + 7) // 8)
 
     def __getitem__(self, row: int) -> memoryview | None:
         if self._validity is not None:
@@ -237,42 +237,50 @@ class _BinaryView:
         return self._data[start:stop]
 
 
-def _check_room(buffer: Buffer, bytes_min: int) -> None:
+def check_room(buffer: Buffer, bytes_min: int) -> None:
     if len(buffer) < bytes_min:
         raise ValueError(f"a column has {len(buffer)} bytes, but its rows need {bytes_min}")
 
 
 def encode_records(
-    columns: Columns, start: int, stop: int, base_timestamp: int, max_bytes: int
+    columns: Columns, start: int, stop: int, base_timestamp: int, max_bytes: int, rows: Buffer | None = None
 ) -> tuple[bytes, int, int]:
     """(records section, rows encoded, largest timestamp) for as many rows from `start` on as fit; at least
     one.
 
-    Row `start` has offset delta 0. Columns that contradict themselves, headers without a key and rows too
-    large for a record raise `ValueError`.
+    With `rows` (int32 each) these are the rows to take, in this order, and `start` and `stop` are places in it. Row
+    `start` has offset delta 0. Columns that contradict themselves, headers without a key and rows too large for a
+    record raise `ValueError`.
     """
     count = columns.count
-    if not 0 <= start <= stop <= count:
-        raise ValueError(f"rows {start} to {stop} of {count}")
-    _check_room(columns.timestamps, count * 8)
-    _check_room(columns.header_list_offsets, (count + 1) * 4)
+    order: Sequence[int] = range(count)
+    if rows is not None:
+        order = memoryview(rows).cast("B")[: len(rows) // 4 * 4].cast("i")
+    if not 0 <= start <= stop <= len(order):
+        raise ValueError(f"rows {start} to {stop} of {len(order)}")
+    check_room(columns.timestamps, count * 8)
+    check_room(columns.header_list_offsets, (count + 1) * 4)
     timestamps = memoryview(columns.timestamps)[: count * 8].cast("q")
     header_lists = memoryview(columns.header_list_offsets)[: (count + 1) * 4].cast("i")
-    keys = _BinaryView(columns.key_offsets, columns.key_data, columns.key_validity, count)
-    values = _BinaryView(columns.value_offsets, columns.value_data, columns.value_validity, count)
-    header_keys = _BinaryView(columns.header_key_offsets, columns.header_key_data, None, None)
-    header_values = _BinaryView(
+    keys = BinaryView(columns.key_offsets, columns.key_data, columns.key_validity, count)
+    values = BinaryView(columns.value_offsets, columns.value_data, columns.value_validity, count)
+    header_keys = BinaryView(columns.header_key_offsets, columns.header_key_data, None, None)
+    header_values = BinaryView(
         columns.header_value_offsets, columns.header_value_data, columns.header_value_validity, None
     )
     records = bytearray()
-    row = start
-    for row in range(start, stop):
+    max_timestamp = NO_TIMESTAMP
+    place = start
+    for place in range(start, stop):
+        row = order[place]
+        if not 0 <= row < count:
+            raise ValueError(f"there is no row {row} among {count}")
         first, last = header_lists[row], header_lists[row + 1]
         if not 0 <= first <= last:
             raise ValueError(f"row {row}: the header list is impossible")
         body = bytearray(b"\x00")
         body += encode_varint(wrap_int64(timestamps[row] - base_timestamp))
-        body += encode_varint(row - start)
+        body += encode_varint(place - start)
         _put_bytes(body, keys[row])
         _put_bytes(body, values[row])
         body += encode_varint(last - first)
@@ -285,12 +293,13 @@ def encode_records(
         if len(body) > RECORD_LENGTH_MAX:
             raise ValueError(f"row {row}: it is too large for a record")
         record = encode_varint(len(body)) + body
-        if row > start and len(records) + len(record) > max_bytes:
+        if place > start and len(records) + len(record) > max_bytes:
             break
         records += record
+        max_timestamp = timestamps[row] if place == start else max(max_timestamp, timestamps[row])
     else:
-        row = stop
-    return bytes(records), row - start, max(timestamps[start:row], default=NO_TIMESTAMP)
+        place = stop
+    return bytes(records), place - start, max_timestamp
 
 
 def _put_bytes(body: bytearray, content: memoryview | None) -> None:

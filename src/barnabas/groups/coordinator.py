@@ -1,0 +1,212 @@
+"""All groups that this broker coordinates: the shards of the partitions of `__consumer_offsets` that it leads.
+
+A group belongs to the partition that its name hashes to, and its coordinator is that partition's leader. `follow` is
+told which partitions are led here and brings the shards in line: new ones load, lost ones tell their callers to look
+elsewhere, one in a later epoch begins anew. `shard_for` is the way in for every request; while a shard loads it answers
+COORDINATOR_LOAD_IN_PROGRESS, and where there is none NOT_COORDINATOR.
+
+`sweep` looks for expired offsets, group by group, and lets other work in between.
+
+Owner: the broker's event loop.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from random import Random
+from typing import Final
+
+from barnabas.base.clock import Clock
+from barnabas.base.timers import LoopTimers
+from barnabas.base.uuid import new_uuid
+from barnabas.groups.effects import Outcome, RebalanceCompleted, StoryEvent
+from barnabas.groups.measures import GroupMeasures
+from barnabas.groups.partitions import LedPartition, partition_of
+from barnabas.groups.settings import GroupSettings
+from barnabas.groups.shard import GroupShard, ShardStatus, ShardWorld
+from barnabas.groups.state import GroupShardState
+from barnabas.groups.transitions import GroupState
+from barnabas.records.batch import Codec
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+_SWEPT_TOGETHER: Final = 20
+"""Groups that are looked at before other work gets its turn."""
+_PARTITIONS_REMEMBERED_MAX: Final = 50_000
+
+
+class GroupCoordinator:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        random: Random,
+        settings: GroupSettings,
+        measures: GroupMeasures,
+        *,
+        codec: Codec,
+        load_buffer_bytes: int,
+        commit_timeout_ms: int,
+        on_events: Callable[[Sequence[StoryEvent]], None],
+        on_removed: Callable[[str], None],
+        on_bug: Callable[[BaseException], None],
+    ) -> None:
+        """`on_events` hears the story, `on_removed` of a group that is gone for good, `on_bug` of an exception that
+        should not have been."""
+        self._clock = clock
+        self._wall_ms = clock.now_ms() - int(clock.monotonic() * 1000)
+        self.measures = measures
+        self._on_events = on_events
+        self._timers = LoopTimers(loop, clock)
+        self._world = ShardWorld(
+            loop=loop,
+            timers=self._timers,
+            now_ms=self.now_ms,
+            new_state=lambda: GroupShardState(settings, lambda: str(new_uuid(random))),
+            on_events=self._hear,
+            append_soon=self._append_soon,
+            on_removed=on_removed,
+            on_loaded=self._on_loaded,
+            on_bug=on_bug,
+            buffer_bytes=load_buffer_bytes,
+            codec=codec,
+            commit_timeout_ms=commit_timeout_ms,
+        )
+        self._loop = loop
+        self._appending: list[GroupShard] = []
+        self._shards: dict[int, GroupShard] = {}
+        self._partition_count = 0
+        self._partition_of: dict[str, int] = {}
+        """The hashes of names that were asked for: a beat must not cost one."""
+
+    def __iter__(self) -> Iterator[GroupShard]:
+        return iter(tuple(self._shards.values()))
+
+    def now_ms(self) -> int:
+        """Wall-clock time as it was at the start, and since then by a clock that does not jump."""
+        return self._wall_ms + int(self._clock.monotonic() * 1000)
+
+    # -- finding -------------------------------------------------------------------------------------------------
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition that a group belongs to, of the topic as it is."""
+        index = self._partition_of.get(group_id)
+        if index is None:
+            index = partition_of(group_id, self._partition_count)
+            if len(self._partition_of) >= _PARTITIONS_REMEMBERED_MAX:
+                self._partition_of.clear()
+            self._partition_of[group_id] = index
+        return index
+
+    def shard_for(self, group_id: str) -> GroupShard:
+        """The shard that a group belongs to, ready to be asked; KafkaError when it is not here, or not yet."""
+        if not self._partition_count:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "there is no topic for groups yet")
+        shard = self._shards.get(self.partition_of(group_id))
+        if shard is None or shard.status is not ShardStatus.ACTIVE:
+            raise _not_here(shard)
+        return shard
+
+    def state_for(self, group_id: str) -> GroupShardState:
+        """What is known of a group, to read it."""
+        return self.shard_for(group_id).state
+
+    @property
+    def is_loading(self) -> bool:
+        return any(shard.status is ShardStatus.LOADING for shard in self._shards.values())
+
+    # -- following -----------------------------------------------------------------------------------------------
+
+    def follow(self, led: Mapping[int, LedPartition], partition_count: int) -> None:
+        """These partitions are led here now, of so many that the topic has (0: there is no topic)."""
+        if partition_count != self._partition_count:
+            self._partition_count = partition_count
+            self._partition_of.clear()
+        for index in [index for index, shard in self._shards.items() if led.get(index) is not shard.partition]:
+            self._shards.pop(index).close()
+        for index, partition in led.items():
+            if index not in self._shards:
+                self._shards[index] = GroupShard(partition, self._world)
+
+    def topics_deleted(self, topics: Collection[str]) -> None:
+        """Offsets of topics that do not exist any more are worth nothing."""
+        for shard in self._active():
+            shard.carry_out(shard.state.topics_deleted(set(topics)))
+
+    def _active(self) -> list[GroupShard]:
+        return [shard for shard in self._shards.values() if shard.status is ShardStatus.ACTIVE]
+
+    async def wait_loaded(self) -> None:
+        for shard in self:
+            await shard.wait_loaded()
+
+    def close(self) -> None:
+        """Everybody who waits is told to look elsewhere; no timer is called any more."""
+        self.follow({}, 0)
+        self._timers.stop()
+
+    # -- expiry --------------------------------------------------------------------------------------------------
+
+    async def sweep(self) -> None:
+        """Looks at every group once for offsets that have expired."""
+        for shard in self._active():
+            group_ids = list(shard.state.group_ids())
+            for start in range(0, len(group_ids), _SWEPT_TOGETHER):
+                for group_id in group_ids[start : start + _SWEPT_TOGETHER]:
+                    if shard.status is not ShardStatus.ACTIVE:
+                        break
+                    effects = shard.state.expire_offsets(group_id, self.now_ms())
+                    if effects.records:
+                        self.measures.offsets_expired.value += len(effects.records)
+                        shard.carry_out(effects)
+                await asyncio.sleep(0)
+
+    async def keep_sweeping(self, interval_ms: int) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            await self.sweep()
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    def counts(self) -> dict[GroupState, int]:
+        """How many groups there are in each state."""
+        totals: dict[GroupState, int] = {}
+        for shard in self._active():
+            for state, count in shard.state.counts().items():
+                totals[state] = totals.get(state, 0) + count
+        return totals
+
+    def _append_soon(self, shard: GroupShard) -> None:
+        """All shards append together, so that the tick that the first one begins writes for all of them."""
+        self._appending.append(shard)
+        if len(self._appending) == 1:
+            self._loop.call_soon(self._append)
+            shard.partition.expect_append()
+
+    def _append(self) -> None:
+        appending, self._appending = self._appending, []
+        for shard in appending:
+            shard.append()
+
+    def _hear(self, events: Sequence[StoryEvent]) -> None:
+        for event in events:
+            if isinstance(event, RebalanceCompleted):
+                self.measures.rebalances.value += 1
+                if event.outcome is not Outcome.INTERRUPTED:
+                    logger.info(
+                        "group %s is %s: generation %d with %d members",
+                        *(event.group_id, event.outcome.value, event.generation_after, event.members_after),
+                    )
+        self._on_events(events)
+
+    def _on_loaded(self, shard: GroupShard, seconds: float) -> None:
+        self.measures.load_seconds.observe(seconds)
+
+
+def _not_here(shard: GroupShard | None) -> KafkaError:
+    if shard is not None and shard.status is ShardStatus.LOADING:
+        return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the groups are being loaded")
+    return KafkaError(ErrorCode.NOT_COORDINATOR, "another broker coordinates this group")

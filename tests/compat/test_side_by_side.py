@@ -9,6 +9,7 @@ from barnabas.testing import Broker
 from barnabas.wire.apis import APIS, ApiKey
 from tests.support.kafka import KafkaNode
 from tests.support.side_by_side import Intended, Pair, Side
+from tests.support.side_by_side_cast import GROUP_SETTINGS
 from tests.support.side_by_side_configs import tell_alter_configs, tell_describe_configs, tell_incremental_alter_configs
 from tests.support.side_by_side_fetch import (
     tell_delete_records,
@@ -17,6 +18,14 @@ from tests.support.side_by_side_fetch import (
     tell_list_offsets,
     tell_offset_for_leader_epoch,
 )
+from tests.support.side_by_side_group_admin import (
+    tell_delete_groups,
+    tell_describe_groups,
+    tell_find_coordinator,
+    tell_list_groups,
+)
+from tests.support.side_by_side_group_offsets import tell_offset_commit, tell_offset_delete, tell_offset_fetch
+from tests.support.side_by_side_groups import tell_heartbeat, tell_join_group, tell_leave_group, tell_sync_group
 from tests.support.side_by_side_produce import tell_init_producer_id, tell_produce
 from tests.support.side_by_side_topics import (
     tell_api_versions,
@@ -26,14 +35,13 @@ from tests.support.side_by_side_topics import (
     tell_describe_cluster,
     tell_describe_log_dirs,
     tell_describe_topic_partitions,
-    tell_find_coordinator,
     tell_list_config_resources,
     tell_metadata,
 )
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-SETTINGS = {"auto.create.topics.enable": "true", "num.partitions": "1"}
+SETTINGS = {"auto.create.topics.enable": "true", "num.partitions": "1", **GROUP_SETTINGS}
 
 NO_TRANSACTIONS = "there are no transactions yet: clients are to stop at once instead of asking again"
 KAFKA_SETS_MIN_ISR = "a new cluster of Kafka's sets min.insync.replicas for all brokers, to the default"
@@ -75,7 +83,7 @@ INTENDED = (
         "the topic is deleted once and then unknown, where Kafka refuses both",
         "by name, and by id",
     ),
-    Intended(ApiKey.FIND_COORDINATOR, "there are no groups and no transactions yet"),
+    Intended(ApiKey.FIND_COORDINATOR, NO_TRANSACTIONS, "transaction *"),
     Intended(ApiKey.INIT_PRODUCER_ID, NO_TRANSACTIONS, "transactional id", "error_code"),
     Intended(ApiKey.INIT_PRODUCER_ID, NO_TRANSACTIONS, "timeout of a transaction *", "error_code"),
 )
@@ -92,6 +100,16 @@ STORIES: dict[ApiKey, Callable[[Pair], None]] = {
     ApiKey.API_VERSIONS: tell_api_versions,
     ApiKey.METADATA: tell_metadata,
     ApiKey.FIND_COORDINATOR: tell_find_coordinator,
+    ApiKey.JOIN_GROUP: tell_join_group,
+    ApiKey.SYNC_GROUP: tell_sync_group,
+    ApiKey.HEARTBEAT: tell_heartbeat,
+    ApiKey.LEAVE_GROUP: tell_leave_group,
+    ApiKey.OFFSET_COMMIT: tell_offset_commit,
+    ApiKey.OFFSET_FETCH: tell_offset_fetch,
+    ApiKey.OFFSET_DELETE: tell_offset_delete,
+    ApiKey.DESCRIBE_GROUPS: tell_describe_groups,
+    ApiKey.LIST_GROUPS: tell_list_groups,
+    ApiKey.DELETE_GROUPS: tell_delete_groups,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: tell_describe_topic_partitions,
     ApiKey.CREATE_TOPICS: tell_create_topics,
     ApiKey.DELETE_TOPICS: tell_delete_topics,

@@ -6,6 +6,7 @@ async with served_broker(tmp_path) as broker:
 ```
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from random import Random
 from typing import Any
 
 from barnabas.base.clock import SystemClock
+from barnabas.base.errors import BarnabasError
 from barnabas.base.filesystem import LocalFileSystem
 from barnabas.broker.app import Broker, BrokerParts
 from barnabas.broker.request import Request
@@ -21,7 +23,7 @@ from barnabas.metadata.table import MemoryTable
 from barnabas.records.builder import BatchBuilder
 from barnabas.replication.partition import Partition
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.framing import RequestHeader
+from barnabas.wire.framing import LENGTH_BYTES, RequestHeader, parse_response_header
 from barnabas.wire.messages import decode_response, write_request, write_response
 
 NODE_ID = 1
@@ -32,10 +34,16 @@ class ServedBroker:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
 
-    async def ask(self, key: ApiKey, version: int, **values: Any) -> Any:
+    async def ask(self, key: ApiKey, version: int, /, **values: Any) -> Any:
         """The answer, as a client of this version reads it."""
         header = RequestHeader(key, version, 1, "test", 0)
         body = memoryview(write_request(key, version, values))
+        direct = self.broker.dispatcher.direct.get(key)
+        if direct is not None:
+            slot = _FutureSlot()
+            direct(Request(header, body, slot, LISTENER, "127.0.0.1", lambda answered: None))
+            reply = memoryview(await slot.reply)[LENGTH_BYTES:]
+            return decode_response(key, version, reply[parse_response_header(key, version, reply).body_position :])
         request = Request(header, body, _NoSlot(), LISTENER, "127.0.0.1", lambda answered: None)
         answer = await self.broker.dispatcher.handlers[key](request)
         return decode_response(key, version, write_response(key, version, answer))
@@ -66,6 +74,19 @@ class ServedBroker:
         partition.append(batch.build())
         partition.log.write()
         partition.commit(partition.log.end_offset)
+
+
+class _FutureSlot:
+    """For handlers that answer by themselves."""
+
+    def __init__(self) -> None:
+        self.reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def complete(self, reply: object) -> None:
+        self.reply.set_result(reply)
+
+    def fail(self, error: BarnabasError) -> None:
+        self.reply.set_exception(error)
 
 
 class _NoSlot:

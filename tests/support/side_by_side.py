@@ -12,6 +12,7 @@ Kafka answers some requests from a view of the cluster that lags its own changes
 nothing (`is_read`) is asked again until both agree, for a second at most.
 """
 
+import re
 import socket
 import struct
 import time
@@ -59,9 +60,23 @@ class Side:
         self._correlation_id = 0
         self.topic_ids: dict[str, UUID] = {}
         self.producer_ids: dict[str, int] = {}
+        self.member_ids: dict[str, str] = {}
         self.session_id = 0
+        self._lines: dict[str, Side] = {}
+        self._asked: tuple[ApiKey, int] | None = None
+
+    def line(self, name: str) -> "Side":
+        """Another connection to the same broker, sharing the ids: for a request that waits for one of another's."""
+        if not name:
+            return self
+        if name not in self._lines:
+            line = self._lines[name] = Side(self.name, f"{self._address[0]}:{self._address[1]}")
+            line.topic_ids, line.producer_ids, line.member_ids = self.topic_ids, self.producer_ids, self.member_ids
+        return self._lines[name]
 
     def close(self) -> None:
+        for line in self._lines.values():
+            line.close()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -100,7 +115,17 @@ class Side:
 
     def ask(self, api_key: ApiKey, version: int, values: Values | bytes, client_id: str = CLIENT_ID) -> Any:
         """The answer as plain values, or `CLOSED`, or `NO_ANSWER`."""
+        self.begin(api_key, version, values, client_id)
+        return self.finish()
+
+    def begin(self, api_key: ApiKey, version: int, values: Values | bytes, client_id: str = CLIENT_ID) -> None:
+        """Sends a request whose answer `finish` waits for."""
+        self._asked = (api_key, version)
         self.send(self.frame(api_key, version, values, client_id))
+
+    def finish(self) -> Any:
+        assert self._asked is not None, "nothing was asked"
+        (api_key, version), self._asked = self._asked, None
         try:
             answer = self.receive()
         except TimeoutError:
@@ -228,22 +253,59 @@ class Pair:
         is_read: bool = False,
         client_id: str = CLIENT_ID,
         only: Callable[[Any], Any] = lambda answer: answer,
+        line: str = "",
+        learn: Callable[[Side, Any], None] = lambda side, answer: None,
     ) -> tuple[Any, Any]:
-        """Asks both; `only` says which part of an answer is looked at. Returns both answers as they came."""
+        """Asks both; `only` says which part of an answer is looked at. Returns both answers as they came.
+
+        `learn` gets each answer before they are compared, to keep the ids in it.
+        """
         deadline = time.monotonic() + (AGREEMENT_TIMEOUT_SECONDS if is_read else 0)
         while True:
-            answers = tuple(side.ask(api_key, version, request(side), client_id) for side in self.sides)
-            seen = [
-                named(answer if isinstance(answer, str) else only(answer), side)
-                for answer, side in zip(answers, self.sides, strict=True)
-            ]
-            name = APIS[api_key].name
-            found = [Difference(name, version, case, *one) for one in differences("", *seen)]
+            answers = tuple(side.line(line).ask(api_key, version, request(side), client_id) for side in self.sides)
+            found = self._differences(case, api_key, version, answers, only, learn)
             if self.unexplained(found) == [] or time.monotonic() > deadline:
                 self.compared += 1
                 self.differences += found
                 return answers[0], answers[1]
             time.sleep(0.02)
+
+    def begin(self, line: str, api_key: ApiKey, version: int, request: Callable[[Side], Values | bytes]) -> None:
+        """Asks both on a line of their own, and does not wait for the answers."""
+        for side in self.sides:
+            side.line(line).begin(api_key, version, request(side))
+
+    def finish(
+        self,
+        case: str,
+        line: str,
+        api_key: ApiKey,
+        version: int,
+        learn: Callable[[Side, Any], None] = lambda side, answer: None,
+    ) -> tuple[Any, Any]:
+        """Compares the answers to what was begun on that line."""
+        answers = tuple(side.line(line).finish() for side in self.sides)
+        self.compared += 1
+        self.differences += self._differences(case, api_key, version, answers, lambda answer: answer, learn)
+        return answers[0], answers[1]
+
+    def _differences(
+        self,
+        case: str,
+        api_key: ApiKey,
+        version: int,
+        answers: tuple[Any, ...],
+        only: Callable[[Any], Any],
+        learn: Callable[[Side, Any], None],
+    ) -> list[Difference]:
+        for answer, side in zip(answers, self.sides, strict=True):
+            if not isinstance(answer, str):
+                learn(side, answer)
+        seen = [
+            named(answer if isinstance(answer, str) else only(answer), side)
+            for answer, side in zip(answers, self.sides, strict=True)
+        ]
+        return [Difference(APIS[api_key].name, version, case, *one) for one in differences("", *seen)]
 
     def compare_raw(self, case: str, frame: bytes) -> tuple[Any, Any]:
         """The same bytes to both, and the same bytes back, or none."""
@@ -274,7 +336,11 @@ class Pair:
 
 _WORDS = frozenset({"error_message", "batch_index_error_message", "documentation"})
 _PER_BROKER = frozenset({"port", "cluster_id", "log_dir", "total_bytes", "usable_bytes"})
-_UNORDERED_BY = ("name", "topic", "partition_index", "index", "api_key", "resource_type", "producer_id", "topic_id")
+_UNORDERED_BY = (
+    *("name", "topic", "partition_index", "index", "api_key", "resource_type", "producer_id", "topic_id"),
+    *("group_id", "member_id"),
+)
+_MEMBER_ID = re.compile(r"(.*)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
 
 
 def named(value: Any, side: Side, field: str = "") -> Any:
@@ -298,7 +364,16 @@ def named(value: Any, side: Side, field: str = "") -> Any:
         return next((f"the id of {name}" for name, one in side.topic_ids.items() if one == value), str(value))
     if field == "producer_id" and value != -1:
         return next((f"the id of {name}" for name, one in side.producer_ids.items() if one == value), "a producer id")
+    if field in ("member_id", "leader") and value:
+        return _named_member(value, side)
     return bytes(value) if isinstance(value, memoryview) else value
+
+
+def _named_member(member_id: str, side: Side) -> str:
+    """What the broker drew gets a name, what the client chose stays."""
+    known = next((f"the id of {name}" for name, one in side.member_ids.items() if one == member_id), None)
+    drawn = _MEMBER_ID.fullmatch(member_id)
+    return known or (f"{drawn[1]}-UUID" if drawn else member_id)
 
 
 def differences(path: str, ours: Any, kafkas: Any) -> Iterator[tuple[str, Any, Any]]:

@@ -61,13 +61,6 @@ def _frame(api_key: int, version: int, body: bytes) -> bytes:
     return len(content).to_bytes(4, "big") + content
 
 
-def tell_find_coordinator(pair: Pair) -> None:
-    for version in versions(ApiKey.FIND_COORDINATOR):
-        for key_type in (0, 1, 2, 9, -1):
-            asked = {"key": "someone", "key_type": key_type, "coordinator_keys": ["someone", "another"]}
-            pair.compare(f"key type {key_type}", ApiKey.FIND_COORDINATOR, version, _constant(asked))
-
-
 # --- Metadata ---------------------------------------------------------------------------------------------
 
 

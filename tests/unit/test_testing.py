@@ -23,6 +23,7 @@ pytest_plugins = ["pytester"]
 
 PATIENCE = ClusterOptions(ConnectionOptions(connect_timeout_seconds=5), retry_timeout_seconds=5)
 NOTHING_ELSE = {"assignments": [], "configs": []}
+MEMBER = {"group_id": "billing", "generation_id": 1, "member_id": "m", "group_instance_id": None}
 CHANGING = {
     ApiKey.CREATE_TOPICS: {"topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1, **NOTHING_ELSE}]},
     ApiKey.DELETE_TOPICS: {"topics": [{"name": "orders"}], "topic_names": ["orders"]},
@@ -31,6 +32,25 @@ CHANGING = {
     ApiKey.INIT_PRODUCER_ID: {"transactional_id": None, "transaction_timeout_ms": 1000},
     ApiKey.ALTER_CONFIGS: {"resources": [{"resource_type": 2, "resource_name": "orders", "configs": []}]},
     ApiKey.INCREMENTAL_ALTER_CONFIGS: {"resources": [{"resource_type": 2, "resource_name": "orders", "configs": []}]},
+    ApiKey.OFFSET_COMMIT: {
+        **MEMBER,
+        "generation_id_or_member_epoch": 1,
+        "topics": [
+            {"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]}
+        ],
+    },
+    ApiKey.JOIN_GROUP: {
+        **MEMBER,
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "protocol_type": "consumer",
+        "protocols": [],
+    },
+    ApiKey.HEARTBEAT: MEMBER,
+    ApiKey.LEAVE_GROUP: {**MEMBER, "members": [{"member_id": "m"}]},
+    ApiKey.SYNC_GROUP: {**MEMBER, "assignments": []},
+    ApiKey.DELETE_GROUPS: {"groups_names": ["billing"]},
+    ApiKey.OFFSET_DELETE: {"group_id": "billing", "topics": []},
 }
 
 
@@ -306,7 +326,7 @@ def test_faults_hold_over_a_restart(broker: Broker, client: BlockingClient) -> N
 
 def test_every_api_is_known_as_changing_or_reading() -> None:
     reading = {api for api in APIS if APIS[api].name.startswith(("Describe", "List", "Metadata", "Find", "ApiV"))}
-    others = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.OFFSET_FOR_LEADER_EPOCH}
+    others = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_FOR_LEADER_EPOCH}
 
     assert set(APIS) == reading | set(CHANGING) | others
 

@@ -27,11 +27,14 @@ from barnabas.broker.authorizer import AllowAll
 from barnabas.broker.auto_creation import AutoCreation
 from barnabas.broker.dispatch import ClientConnection, Dispatcher
 from barnabas.broker.fetch_sessions import FetchSessions
-from barnabas.broker.handlers import make_handlers
+from barnabas.broker.groups import Groups
+from barnabas.broker.handlers import make_direct_handlers, make_handlers
 from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.handlers.produce import ProduceHandler
+from barnabas.broker.internal_topics import InternalTopics
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
+from barnabas.groups.measures import measure_group_states, measure_groups
 from barnabas.metadata.controllership import claim_controller
 from barnabas.metadata.embedded import EmbeddedMetadata
 from barnabas.metadata.identity import ProducerIds, ensure_cluster_id, ensure_layout, register_broker
@@ -171,6 +174,7 @@ class Broker:
 
         auto_creation = AutoCreation(writer)
         stack.push_async_callback(auto_creation.stop)
+        self.groups = self._make_groups(loop, writer)
         self.services = Services(
             broker_id=self.node_id,
             cluster_id=cluster_id,
@@ -181,6 +185,7 @@ class Broker:
             replicas=self.replicas,
             logs=self.logs,
             auto_creation=auto_creation,
+            groups=self.groups,
             authorizer=AllowAll(),
             clock=parts.clock,
             random=parts.random,
@@ -212,6 +217,27 @@ class Broker:
         self._stack.callback(logs.close)
         return logs
 
+    def _make_groups(self, loop: asyncio.AbstractEventLoop, writer: TopicWriter) -> Groups:
+        config = self.settings.config
+        internal_topics = InternalTopics(config, writer, self.replicas)
+        self._stack.push_async_callback(internal_topics.stop)
+        groups = Groups(
+            loop,
+            self._parts.clock,
+            self._parts.random,
+            config,
+            self.replicas,
+            self.tick,
+            internal_topics,
+            measure_groups(self.metrics),
+            self._on_bug,
+        )
+        self._stack.callback(groups.close)
+        groups.follow(self.replicas.image)
+        self._run(groups.run())
+        self._run(groups.keep_sweeping())
+        return groups
+
     def _make_dispatcher(self, loop: asyncio.AbstractEventLoop) -> Dispatcher:
         config = self.settings.config
         sessions = FetchSessions(
@@ -225,6 +251,7 @@ class Broker:
             direct={
                 ApiKey.PRODUCE: produce,
                 ApiKey.FETCH: FetchHandler(loop, self._parts.clock, self.replicas, sessions, config.fetch_max_bytes),
+                **make_direct_handlers(self.services),
             },
             handlers=make_handlers(self.services),
             seconds_of={key: seconds.of(api.name) for key, api in APIS.items()},
@@ -238,6 +265,7 @@ class Broker:
             lambda: ((log.partition, log.size_bytes) for log in self.logs),
             lambda: len(self.logs.offline_directories),
         )
+        measure_group_states(self.metrics, self.groups.coordinator.counts)
 
     async def _listen_for_metrics(self, executor: ThreadPoolExecutor) -> None:
         if self._metrics_address is None:
@@ -329,6 +357,7 @@ class Broker:
     async def _stop_serving(self) -> None:
         self._is_stopping = True
         self.listeners = ()
+        self.groups.close()  # members that wait for others are told to look for another coordinator
         for partition in self.replicas:
             partition.close()  # a fetch that waits for records is answered now
         await self._server.stop(STOP_GRACE_SECONDS)

@@ -11,6 +11,7 @@ from typing import Final
 from barnabas.base.clock import Clock
 from barnabas.broker.authorizer import Authorizer, Operation, Resource
 from barnabas.broker.auto_creation import AutoCreation
+from barnabas.broker.groups import Groups
 from barnabas.broker.request import Request
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.controllership import Controllership
@@ -39,6 +40,7 @@ class Services:
     replicas: Replicas
     logs: LogManager
     auto_creation: AutoCreation
+    groups: Groups
     authorizer: Authorizer
     clock: Clock
     random: Random
@@ -52,6 +54,9 @@ class Services:
 
     def allows_topic(self, request: Request, operation: Operation, name: str) -> bool:
         return self.authorizer.allows(request, operation, Resource.TOPIC, name)
+
+    def allows_group(self, request: Request, operation: Operation, group_id: str) -> bool:
+        return self.authorizer.allows(request, operation, Resource.GROUP, group_id)
 
     def allows_cluster(self, request: Request, operation: Operation) -> bool:
         return self.authorizer.allows(request, operation, Resource.CLUSTER, "kafka-cluster")

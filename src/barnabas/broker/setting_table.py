@@ -140,22 +140,34 @@ BROKER_SETTINGS: Final = SettingTable("broker", (
             "Accepted for Kafka's configuration files: one event loop serves all requests."),
     _broker(THREADS, "num.network.threads", INT, 3, _AT_LEAST_1,
             "Accepted for Kafka's configuration files: one event loop serves all connections."),
+    _broker(GROUPS, "group.initial.rebalance.delay.ms", INT, 3000, None,
+            "How long a new group waits for more members before its first assignment, and again for each that comes "
+            "meanwhile. `barnabas up` and `barnabas.testing` set 0, as Kafka's example configuration does."),
+    _broker(GROUPS, "group.min.session.timeout.ms", INT, 6000, None,
+            "The shortest session that a member may ask for."),
+    _broker(GROUPS, "group.max.session.timeout.ms", INT, 30 * _MINUTE_MS, None,
+            "The longest session that a member may ask for."),
+    _broker(GROUPS, "group.max.size", INT, _INT_MAX, _AT_LEAST_1,
+            "Members of a group; who comes later is refused."),
     _broker(GROUPS, "offsets.topic.num.partitions", INT, 50, _AT_LEAST_1,
-            "Partitions of the topic that holds the consumers' offsets."),
+            "Partitions of `__consumer_offsets` when it is made. A group belongs to one of them, by its name, so "
+            "that their number must not be changed afterwards."),
     _broker(GROUPS, "offsets.topic.replication.factor", SHORT, 3, _AT_LEAST_1,
-            "Replicas of the topic that holds the consumers' offsets."),
+            "Replicas of `__consumer_offsets` when it is made: it is not made, and there are no groups, before so many "
+            "brokers are there. `barnabas up` and `barnabas.testing` set 1 for their one broker."),
     _broker(GROUPS, "offsets.topic.segment.bytes", INT, 100 * _MIB, _AT_LEAST_1,
-            "Segment size of the topic that holds the consumers' offsets."),
-    _broker(GROUPS, "offsets.topic.compression.codec", INT, 0, None,
-            "Codec of the records in the topic that holds the consumers' offsets."),
+            "Segment size of `__consumer_offsets` when it is made: small, so that it is compacted early, loads soon."),
+    _broker(GROUPS, "offsets.topic.compression.codec", INT, 0, Between(0, 4),
+            "Codec of the batches in `__consumer_offsets`: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."),
     _broker(GROUPS, "offsets.retention.minutes", INT, 10_080, _AT_LEAST_1,
-            "How long the offsets of a group without members are kept."),
+            "How long committed offsets are kept after their group has lost its last member, or, where there never was "
+            "one, after the last commit. Offsets of topics that members are subscribed to stay."),
     _broker(GROUPS, "offsets.retention.check.interval.ms", LONG, 10 * _MINUTE_MS, _AT_LEAST_1,
             "How often offsets that have expired are looked for."),
     _broker(GROUPS, "offsets.commit.timeout.ms", INT, 5000, _AT_LEAST_1,
-            "How long a commit of offsets waits for all replicas."),
+            "How long a change of a group waits for all replicas before its client is told to try again."),
     _broker(GROUPS, "offsets.load.buffer.size", INT, 5 * _MIB, _AT_LEAST_1,
-            "Memory for reading offsets when a coordinator starts."),
+            "Bytes that are read at a time when the groups of a partition are loaded; a larger batch comes whole."),
     _broker(GROUPS, "offset.metadata.max.bytes", INT, 4096, None,
             "The largest note that a consumer may leave with an offset."),
     _broker(SECURITY, "authorizer.class.name", STRING, "", None,
@@ -173,6 +185,7 @@ _TRANSACTIONS: Final = "transactions"
 _TLS_AND_SASL: Final = "TLS and SASL"
 _JMX: Final = "JMX metrics"
 _POLICIES: Final = "plug-in policies"
+_GROUP_PROTOCOL: Final = "group protocol but the classic one"
 
 UNSUPPORTED: Final = {
     "add.partitions.to.txn.": _TRANSACTIONS,
@@ -193,7 +206,10 @@ UNSUPPORTED: Final = {
     "early.start.listeners": _KRAFT,
     "fetch.purgatory.": "purgatories",
     "follower.": _BETWEEN_BROKERS,
-    "group.": "group coordinator",
+    "group.consumer.": _GROUP_PROTOCOL,
+    "group.coordinator.": "threads of its own for the group coordinator",
+    "group.share.": "share groups",
+    "group.streams.": _GROUP_PROTOCOL,
     "initial.broker.registration.": _KRAFT,
     "kafka.metrics.": _JMX,
     "leader.": _BETWEEN_BROKERS,

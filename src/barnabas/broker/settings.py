@@ -87,6 +87,19 @@ class BrokerConfig:
     num_partitions: int
     default_replication_factor: int
     background_threads: int
+    group_initial_rebalance_delay_ms: int
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
+    offsets_topic_compression_codec: int
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
+    offsets_commit_timeout_ms: int
+    offsets_load_buffer_size: int
+    offset_metadata_max_bytes: int
 
     @classmethod
     def from_settings(cls, texts: Mapping[str, str]) -> "BrokerConfig":

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 
 from barnabas.base.settings import Setting, SettingTable, SettingType, with_unit
-from barnabas.broker.setting_table import BROKER_SETTINGS, GROUPS, UNSUPPORTED
+from barnabas.broker.setting_table import BROKER_SETTINGS, UNSUPPORTED
 from barnabas.storage.setting_tables import LOG_SETTINGS, REPLICATION, TIERED, TOPIC_SETTINGS
 
 _OPENING = """\
@@ -40,7 +40,6 @@ dot stands for all that begin so.
 """
 
 _GROUP_NOTES = {
-    GROUPS: "Checked and kept for the group coordinator, which does not exist yet.",
     REPLICATION: "Checked and kept for each topic, for the replicas of a cluster.",
     TIERED: "Barnabas has no tiered storage. These names are known so that a configuration which leaves"
     " them at their defaults is accepted; any other value is refused.",

@@ -1,8 +1,9 @@
 """`barnabas up`: a broker in the foreground, until Ctrl-C or SIGTERM.
 
-Settings come, the later over the earlier, from the defaults of this command (127.0.0.1:9092, `./barnabas-data`), the
-`--config` file, `--set`, and `--listen` and `--data-dir`. A file may be one of Kafka's: what it has that Barnabas does
-not know is said and left out. `--set` is for who knows what they want: an unknown name is refused.
+Settings come, the later over the earlier, from the defaults of this command (127.0.0.1:9092, `./barnabas-data`, and for
+groups what suits one broker), the `--config` file, `--set`, and `--listen` and `--data-dir`. A file may be one of
+Kafka's: what it has that Barnabas does not know is said and left out. `--set` is for who knows what they want: an
+unknown name is refused.
 
 What a person reads goes to standard output, the log to standard error. The first signal stops the broker in order; a
 second one ends the process at once.
@@ -38,6 +39,8 @@ logger = logging.getLogger(__name__)
 _COLLECTOR_THRESHOLDS: Final = (100_000, 50, 100)
 
 _DATA_DIRECTORY: Final = "barnabas-data"
+_ALONE: Final = {"offsets.topic.replication.factor": "1", "group.initial.rebalance.delay.ms": "0"}
+"""What Kafka's own example configuration for one broker says, too."""
 _PROGRESS_SECONDS: Final = 1.0
 _PORT_MAX: Final = 65_535
 
@@ -88,7 +91,7 @@ def make_settings(
     """All sources put together and checked; what has no effect is said in the log."""
     from barnabas.broker.settings import BrokerSettings, recognise
 
-    texts = {"listeners": _listener(DEFAULT_BOOTSTRAP)}
+    texts = {"listeners": _listener(DEFAULT_BOOTSTRAP), **_ALONE}
     if config is not None:
         recognised = recognise(_read_properties(config))
         for note in recognised.notes:

@@ -16,7 +16,9 @@ from uuid import UUID
 from barnabas.base.ids import NO_EPOCH, LeaderEpoch
 from barnabas.metadata.znodes import NO_LEADER, BrokerRegistration, Endpoint, PartitionState, TopicAssignment
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__barnabas_group_history"}
+)
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 

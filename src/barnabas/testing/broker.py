@@ -45,7 +45,13 @@ from barnabas.wire.errors import ErrorCode
 _Result = TypeVar("_Result")
 
 _HOST: Final = "127.0.0.1"
-_TEST_SETTINGS: Final = {"log.initial.task.delay.ms": "0", "background.threads": "4"}
+_TEST_SETTINGS: Final = {
+    "log.initial.task.delay.ms": "0",
+    "background.threads": "4",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+}
 _NO_SETTINGS: Final[Mapping[str, str]] = {}
 
 

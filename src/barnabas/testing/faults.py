@@ -234,7 +234,53 @@ def _altered_configs(asked: Any, error: ErrorCode) -> Values:
     }
 
 
+def _not_joined(asked: Any, error: ErrorCode) -> Values:
+    return {"error_code": error, "protocol_name": "", "leader": "", "member_id": asked.member_id, "members": []}
+
+
+def _not_synced(asked: Any, error: ErrorCode) -> Values:
+    return {"error_code": error, "assignment": b""}
+
+
+def _no_heartbeat(asked: Any, error: ErrorCode) -> Values:
+    return {"error_code": error}
+
+
+def _not_left(asked: Any, error: ErrorCode) -> Values:
+    return {"error_code": error, "members": []}
+
+
+def _offsets_not_committed(asked: Any, error: ErrorCode) -> Values:
+    return {
+        "topics": [
+            {
+                "name": getattr(topic, "name", ""),
+                "topic_id": getattr(topic, "topic_id", None),
+                "partitions": [
+                    {"partition_index": one.partition_index, "error_code": error} for one in topic.partitions
+                ],
+            }
+            for topic in asked.topics
+        ]
+    }
+
+
+def _offsets_not_deleted(asked: Any, error: ErrorCode) -> Values:
+    return {"error_code": error, "topics": []}
+
+
+def _groups_not_deleted(asked: Any, error: ErrorCode) -> Values:
+    return {"results": [{"group_id": group_id, "error_code": error} for group_id in asked.groups_names]}
+
+
 _REFUSALS: Final[Mapping[int, Callable[[Any, ErrorCode], Values]]] = {
+    ApiKey.OFFSET_COMMIT: _offsets_not_committed,
+    ApiKey.JOIN_GROUP: _not_joined,
+    ApiKey.HEARTBEAT: _no_heartbeat,
+    ApiKey.LEAVE_GROUP: _not_left,
+    ApiKey.SYNC_GROUP: _not_synced,
+    ApiKey.DELETE_GROUPS: _groups_not_deleted,
+    ApiKey.OFFSET_DELETE: _offsets_not_deleted,
     ApiKey.CREATE_TOPICS: _created_topics,
     ApiKey.DELETE_TOPICS: _deleted_topics,
     ApiKey.CREATE_PARTITIONS: _created_partitions,

@@ -1,39 +1,56 @@
-"""One module for each API that the broker serves, and the table of all of them but Produce and Fetch.
+"""One module for each API that the broker serves, and the tables of all of them but Produce and Fetch.
 
 A handler is a callable: it gets a `Request`, decodes its body, and returns the answer's values by kio's field names, of
 every version at once; `barnabas.wire.values` leaves out what a version does not have. What the client did wrong is in
-the values; a request that cannot be decoded raises `MalformedRequest`, and the dispatcher closes its connection.
+the values; a request that cannot be decoded raises `MalformedRequest`, and the dispatcher closes its connection. The
+direct ones encode and give their answer themselves.
 """
 
-from barnabas.broker.dispatch import Handler
+from barnabas.broker.dispatch import DirectHandler, Handler
 from barnabas.broker.handlers.alter_configs import AlterConfigsHandler
 from barnabas.broker.handlers.api_versions import ApiVersionsHandler
 from barnabas.broker.handlers.create_partitions import CreatePartitionsHandler
 from barnabas.broker.handlers.create_topics import CreateTopicsHandler
+from barnabas.broker.handlers.delete_groups import DeleteGroupsHandler
 from barnabas.broker.handlers.delete_records import DeleteRecordsHandler
 from barnabas.broker.handlers.delete_topics import DeleteTopicsHandler
 from barnabas.broker.handlers.describe_cluster import DescribeClusterHandler
 from barnabas.broker.handlers.describe_configs import DescribeConfigsHandler
+from barnabas.broker.handlers.describe_groups import DescribeGroupsHandler
 from barnabas.broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from barnabas.broker.handlers.describe_producers import DescribeProducersHandler
 from barnabas.broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from barnabas.broker.handlers.find_coordinator import FindCoordinatorHandler
+from barnabas.broker.handlers.heartbeat import HeartbeatHandler
 from barnabas.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from barnabas.broker.handlers.init_producer_id import InitProducerIdHandler
+from barnabas.broker.handlers.join_group import JoinGroupHandler
+from barnabas.broker.handlers.leave_group import LeaveGroupHandler
 from barnabas.broker.handlers.list_config_resources import ListConfigResourcesHandler
+from barnabas.broker.handlers.list_groups import ListGroupsHandler
 from barnabas.broker.handlers.list_offsets import ListOffsetsHandler
 from barnabas.broker.handlers.metadata import MetadataHandler
+from barnabas.broker.handlers.offset_commit import OffsetCommitHandler
+from barnabas.broker.handlers.offset_delete import OffsetDeleteHandler
+from barnabas.broker.handlers.offset_fetch import OffsetFetchHandler
 from barnabas.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from barnabas.broker.handlers.sync_group import SyncGroupHandler
 from barnabas.broker.services import Services
 from barnabas.wire.apis import ApiKey
 
 
 def make_handlers(services: Services) -> dict[int, Handler]:
-    """By API key; with Produce and Fetch, every API that is advertised."""
+    """By API key; with the direct ones, every API that is advertised."""
     return {
         ApiKey.LIST_OFFSETS: ListOffsetsHandler(services),
         ApiKey.METADATA: MetadataHandler(services),
+        ApiKey.OFFSET_FETCH: OffsetFetchHandler(services),
         ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(services),
+        ApiKey.JOIN_GROUP: JoinGroupHandler(services),
+        ApiKey.LEAVE_GROUP: LeaveGroupHandler(services),
+        ApiKey.SYNC_GROUP: SyncGroupHandler(services),
+        ApiKey.DESCRIBE_GROUPS: DescribeGroupsHandler(services),
+        ApiKey.LIST_GROUPS: ListGroupsHandler(services),
         ApiKey.API_VERSIONS: ApiVersionsHandler(services),
         ApiKey.CREATE_TOPICS: CreateTopicsHandler(services),
         ApiKey.DELETE_TOPICS: DeleteTopicsHandler(services),
@@ -44,9 +61,19 @@ def make_handlers(services: Services) -> dict[int, Handler]:
         ApiKey.ALTER_CONFIGS: AlterConfigsHandler(services),
         ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsHandler(services),
         ApiKey.CREATE_PARTITIONS: CreatePartitionsHandler(services),
+        ApiKey.DELETE_GROUPS: DeleteGroupsHandler(services),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsHandler(services),
+        ApiKey.OFFSET_DELETE: OffsetDeleteHandler(services),
         ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(services),
         ApiKey.DESCRIBE_PRODUCERS: DescribeProducersHandler(services),
         ApiKey.LIST_CONFIG_RESOURCES: ListConfigResourcesHandler(services),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsHandler(services),
+    }
+
+
+def make_direct_handlers(services: Services) -> dict[int, DirectHandler]:
+    """The hot ones of the group coordinator, which answer by themselves: at once, or when their records are written."""
+    return {
+        ApiKey.OFFSET_COMMIT: OffsetCommitHandler(services),
+        ApiKey.HEARTBEAT: HeartbeatHandler(services),
     }

@@ -1,32 +1,29 @@
-"""FindCoordinator, versions 0 to 6: there is none yet, and this says so in the way that clients take best.
+"""FindCoordinator, versions 0 to 6: which broker looks after a group.
 
 | key | answer |
 |---|---|
-| a consumer group | COORDINATOR_NOT_AVAILABLE: a consumer that assigns its partitions itself is not disturbed |
-| a transaction | TRANSACTIONAL_ID_AUTHORIZATION_FAILED: a producer stops at once |
+| a group | the leader of the partition of `__consumer_offsets` that it belongs to |
+| a transaction | TRANSACTIONAL_ID_AUTHORIZATION_FAILED: a producer stops at once; there are no transactions yet |
 | anything else | INVALID_REQUEST |
 
-It is served before there are coordinators because librdkafka compresses with lz4 only where the broker has this API,
-and otherwise sends the records plain, without a word.
+The first question of all makes `__consumer_offsets`, and is answered when it is there. While that cannot be, because
+too few brokers are there for its replicas, the answer is COORDINATOR_NOT_AVAILABLE, and clients ask again.
 """
 
-from typing import Final
+from typing import Any, Final
 
+from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
+from barnabas.groups.partitions import OFFSETS_TOPIC
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.errors import ErrorCode
+from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages import decode_request
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _MANY_FROM: Final = 4
-_REFUSALS: Final = {
-    _GROUP: (ErrorCode.COORDINATOR_NOT_AVAILABLE, "consumer groups are not supported yet"),
-    _TRANSACTION: (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet"),
-}
-_UNKNOWN_KEY: Final = (ErrorCode.INVALID_REQUEST, "the key is neither a group's nor a transaction's")
 _NOWHERE: Final = {"node_id": -1, "host": "", "port": -1}
 
 
@@ -36,9 +33,39 @@ class FindCoordinatorHandler:
 
     async def __call__(self, request: Request) -> Values:
         asked = decode_request(ApiKey.FIND_COORDINATOR, request.version, request.body)
-        code, message = _REFUSALS.get(getattr(asked, "key_type", _GROUP), _UNKNOWN_KEY)
-        refusal = {**_NOWHERE, "error_code": code, "error_message": message}
+        key_type = getattr(asked, "key_type", _GROUP)
         if request.version < _MANY_FROM:
-            return {"throttle_time_ms": request.throttle_ms, **refusal}
-        coordinators = [{"key": key, **refusal} for key in asked.coordinator_keys]
+            found = await self._find(request, key_type, asked.key)
+            return {"throttle_time_ms": request.throttle_ms, **found}
+        coordinators = [{"key": key, **await self._find(request, key_type, key)} for key in asked.coordinator_keys]
         return {"throttle_time_ms": request.throttle_ms, "coordinators": coordinators}
+
+    async def _find(self, request: Request, key_type: int, key: str) -> dict[str, Any]:
+        try:
+            return await self._coordinator(request, key_type, key)
+        except KafkaError as error:
+            return {**_NOWHERE, "error_code": error.code, "error_message": error.message}
+
+    async def _coordinator(self, request: Request, key_type: int, key: str) -> dict[str, Any]:
+        if key_type == _TRANSACTION:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet")
+        if key_type != _GROUP:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the key is neither a group's nor a transaction's")
+        services = self._services
+        if not services.allows_group(request, Operation.DESCRIBE, key):
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, f"Describe is not allowed on '{key}'")
+        index = await services.groups.find_partition(key)
+        if index is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no {OFFSETS_TOPIC} yet")
+        partition = services.image.partition(OFFSETS_TOPIC, index)
+        leader = -1 if partition is None else partition.leader
+        endpoint = services.image.endpoint(leader, request.listener)
+        if endpoint is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{index} has no leader")
+        return {
+            "node_id": leader,
+            "host": endpoint.host,
+            "port": endpoint.port,
+            "error_code": ErrorCode.NONE,
+            "error_message": ErrorCode.NONE.name if request.version < _MANY_FROM else "",
+        }

@@ -40,10 +40,21 @@ _OF_THE_CLUSTER: Final = (
     Operation.ALTER_CONFIGS,
     Operation.IDEMPOTENT_WRITE,
 )
+_OF_GROUPS: Final = (
+    Operation.READ,
+    Operation.DELETE,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
 
 
 def topic_operations(services: Services, request: Request, name: str) -> int:
     return sum(1 << _BITS[one] for one in _OF_TOPICS if services.allows_topic(request, one, name))
+
+
+def group_operations(services: Services, request: Request, group_id: str) -> int:
+    return sum(1 << _BITS[one] for one in _OF_GROUPS if services.allows_group(request, one, group_id))
 
 
 def cluster_operations(services: Services, request: Request) -> int:

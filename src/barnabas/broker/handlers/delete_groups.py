@@ -1,0 +1,32 @@
+"""DeleteGroups, versions 0 to 2: groups without members are removed, with their offsets."""
+
+from barnabas.broker.authorizer import Operation
+from barnabas.broker.dispatch import Values
+from barnabas.broker.handlers.group_calls import ask_group
+from barnabas.broker.request import Request
+from barnabas.broker.services import Services
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.messages import decode_request
+
+
+class DeleteGroupsHandler:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def __call__(self, request: Request) -> Values:
+        asked = decode_request(ApiKey.DELETE_GROUPS, request.version, request.body)
+        results = [
+            {"group_id": group_id, "error_code": await self._delete(request, group_id)}
+            for group_id in dict.fromkeys(asked.groups_names)
+        ]
+        return {"throttle_time_ms": request.throttle_ms, "results": results}
+
+    async def _delete(self, request: Request, group_id: str) -> ErrorCode:
+        try:
+            if not self._services.allows_group(request, Operation.DELETE, group_id):
+                raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            await ask_group(self._services, group_id, lambda state, token, _: state.delete_group(group_id, token))
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE

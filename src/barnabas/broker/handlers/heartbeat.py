@@ -1,0 +1,33 @@
+"""Heartbeat, versions 0 to 4: a member is alive, and hears whether its generation is still the one.
+
+Answered in the same tick: thousands of members beat every few seconds.
+"""
+
+from barnabas.broker.authorizer import Operation, Resource
+from barnabas.broker.request import Request
+from barnabas.broker.services import Services
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.heartbeat import decode_heartbeat_request, encode_heartbeat_response
+
+
+class HeartbeatHandler:
+    def __init__(self, services: Services) -> None:
+        self._allows = services.authorizer.allows
+        self._coordinator = services.groups.coordinator
+
+    def __call__(self, request: Request) -> None:
+        group_id, generation, member_id, instance_id = decode_heartbeat_request(request.version, request.body)
+        coordinator = self._coordinator
+        if not self._allows(request, Operation.READ, Resource.GROUP, group_id):
+            code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        elif not group_id:
+            code = ErrorCode.INVALID_GROUP_ID
+        else:
+            try:
+                state = coordinator.shard_for(group_id).state
+                code = state.heartbeat(group_id, generation, member_id, instance_id, coordinator.now_ms())
+            except KafkaError as error:
+                code = error.code
+            if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                code = ErrorCode.NONE  # as Kafka: a member must not be disturbed by a restart of its coordinator
+        request.respond(encode_heartbeat_response(request.version, code, request.throttle_ms))

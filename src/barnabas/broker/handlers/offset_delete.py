@@ -1,0 +1,49 @@
+"""OffsetDelete, version 0: committed offsets are removed, unless members are subscribed to their topic."""
+
+from typing import Any
+
+from barnabas.broker.authorizer import Operation
+from barnabas.broker.dispatch import Values
+from barnabas.broker.handlers.group_calls import ask_group, check_group
+from barnabas.broker.request import Request
+from barnabas.broker.services import Services
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.messages import decode_request
+
+
+class OffsetDeleteHandler:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def __call__(self, request: Request) -> Values:
+        asked = decode_request(ApiKey.OFFSET_DELETE, request.version, request.body)
+        answer: dict[str, Any] = {
+            "throttle_time_ms": request.throttle_ms,
+            "error_code": ErrorCode.NONE,
+            "topics": [],
+        }
+        wanted = [(topic.name, one.partition_index) for topic in asked.topics for one in topic.partitions]
+        refused = {(name, index): code for name, index in wanted if (code := self._problem(request, name, index))}
+        allowed = [one for one in wanted if one not in refused]
+        try:
+            check_group(self._services, request, Operation.DELETE, asked.group_id)
+            codes: list[ErrorCode] = await ask_group(
+                self._services,
+                asked.group_id,
+                lambda state, token, _: state.delete_offsets(asked.group_id, allowed, token),
+            )
+        except KafkaError as error:
+            return {**answer, "error_code": error.code}
+        by_topic: dict[str, list[Values]] = {}
+        for (name, index), code in [*refused.items(), *zip(allowed, codes, strict=True)]:
+            by_topic.setdefault(name, []).append({"partition_index": index, "error_code": code})
+        answer["topics"] = [{"name": name, "partitions": partitions} for name, partitions in by_topic.items()]
+        return answer
+
+    def _problem(self, request: Request, topic: str, index: int) -> ErrorCode:
+        if not self._services.allows_topic(request, Operation.READ, topic):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if self._services.image.partition(topic, index) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NONE

@@ -1,0 +1,99 @@
+"""The topics that the broker makes for itself, when they are first needed.
+
+| topic | for | partitions | replicas |
+|---|---|---|---|
+| `__consumer_offsets` | groups, their offsets | `offsets.topic.num.partitions` | `offsets.topic.replication.factor` |
+| `__barnabas_group_history` | the story of the groups | 1 | the same, or as many as there are brokers |
+
+`__consumer_offsets` is never made with fewer replicas than configured because brokers are still starting: until there
+are enough of them it does not exist, and clients are told that there is no coordinator yet. Each is made once at a
+time, however many wait for it.
+
+Owner: the broker's event loop. `stop` ends what is under way.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from barnabas.base.errors import BarnabasError
+from barnabas.broker.settings import BrokerConfig
+from barnabas.groups.history import HISTORY_TOPIC
+from barnabas.groups.partitions import OFFSETS_TOPIC
+from barnabas.metadata.topics import TopicPlan, TopicWriter
+from barnabas.replication.replicas import Replicas
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+_SERVED_SECONDS_MAX: Final = 5.0
+
+
+class InternalTopics:
+    """See the module's text."""
+
+    def __init__(self, config: BrokerConfig, topics: TopicWriter, replicas: Replicas) -> None:
+        self._config = config
+        self._topics = topics
+        self._replicas = replicas
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._refusals: dict[str, str] = {}
+
+    def want(self, name: str) -> None:
+        """Begins to make the topic, unless it exists or is being made."""
+        if name not in self._replicas.image.topics and name not in self._tasks:
+            task = asyncio.get_running_loop().create_task(self._make(name))
+            self._tasks[name] = task
+            task.add_done_callback(lambda _: self._tasks.pop(name, None))
+
+    async def ensure(self, name: str) -> bool:
+        """Whether the topic is there, made for this if it was not."""
+        self.want(name)
+        task = self._tasks.get(name)
+        if task is not None:
+            await asyncio.wait([task])
+        return name in self._replicas.image.topics
+
+    async def _make(self, name: str) -> None:
+        try:
+            await self._topics.create(self._plan(name))
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                self._say(name, str(error))
+                return
+        except BarnabasError as error:
+            self._say(name, str(error))
+            return
+        self._refusals.pop(name, None)
+        logger.info("topic %s is made", name)
+        try:
+            async with asyncio.timeout(_SERVED_SECONDS_MAX):
+                await self._replicas.wait_for(lambda image: name in image.topics)
+        except TimeoutError:
+            logger.warning("topic %s is written, and not yet in use here", name)
+
+    def _say(self, name: str, reason: str) -> None:
+        """Clients keep asking: each reason is said once."""
+        if self._refusals.get(name) != reason:
+            self._refusals[name] = reason
+            logger.warning("topic %s cannot be made yet: %s", name, reason)
+
+    def _plan(self, name: str) -> TopicPlan:
+        config, image = self._config, self._replicas.image
+        replica_count = config.offsets_topic_replication_factor
+        if name == OFFSETS_TOPIC:
+            configs = {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+            }
+            return self._topics.plan(image, name, config.offsets_topic_num_partitions, replica_count, configs)
+        assert name == HISTORY_TOPIC, f"{name} is no internal topic of ours"
+        configs = {"cleanup.policy": "compact", "compression.type": "producer"}
+        return self._topics.plan(image, name, 1, min(replica_count, max(1, len(image.brokers))), configs)
+
+    async def stop(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -15,7 +15,7 @@ threads; each call waits for its own result.
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -26,6 +26,7 @@ from barnabas.client.admin import BROKER_DEFAULT, Admin, CreatedTopic
 from barnabas.client.cluster import Cluster, ClusterOptions
 from barnabas.client.consumer import Consumer, ConsumerOptions
 from barnabas.client.fetched import ConsumedRecord
+from barnabas.client.group_offsets import OffsetAndMetadata, commit_offsets, committed_offsets
 from barnabas.client.metadata import TopicMetadata
 from barnabas.client.offsets import Isolation, end_offsets, start_offsets
 from barnabas.client.producer import Delivered, Delivery, Producer, ProducerOptions
@@ -100,6 +101,18 @@ class BlockingClient:
 
     def delete_topic(self, name: str) -> None:
         self.wait_for(self.admin.delete_topic(name))
+
+    # --- groups ---------------------------------------------------------------------------------------------
+
+    def committed_offsets(
+        self, group: str, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Of these partitions, or of all that the group has; those without a commit are left out."""
+        return self.wait_for(committed_offsets(self.cluster, group, partitions))
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, Offset | OffsetAndMetadata]) -> None:
+        """For a group without members; NON_EMPTY_GROUP while it has some."""
+        self.wait_for(commit_offsets(self.cluster, group, offsets))
 
     # --- records --------------------------------------------------------------------------------------------
 

@@ -11,15 +11,17 @@ long poll) brings a lane of its own, so that nobody waits behind it. When every 
 bootstrap addresses are asked again.
 
 `retry` is the one place that decides what is tried again: lost connections and the errors that Kafka calls retriable,
-with growing pauses and fresh metadata in between, until the time is over. Groups and transactions, whose coordinators
-are found by a lookup of their own, are not here yet.
+with growing pauses and fresh metadata in between, until the time is over. Whoever asks a group's coordinator goes
+through `coordinator`, which looks it up again when it moved. Transactions, whose coordinators are others, are not here
+yet.
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 import re
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -28,10 +30,11 @@ from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import InvalidSetting
 from barnabas.base.ids import TopicPartition
 from barnabas.client.connection import BrokerConnection, ConnectionOptions
+from barnabas.client.coordinators import MOVED, Coordinators
 from barnabas.client.errors import ClusterUnreachable, UnknownTopic
 from barnabas.client.metadata import ClusterView, TopicMetadata
 from barnabas.net.buffers import ReceiveBuffers
-from barnabas.net.errors import NetworkFailed
+from barnabas.net.errors import ConnectFailed, NetworkFailed
 from barnabas.net.sockets import SocketNetwork
 from barnabas.net.stream import Network
 from barnabas.wire.apis import ApiKey
@@ -82,10 +85,12 @@ class Cluster:
         self.clock = clock or SystemClock()
         self.source = source or random.Random()
         self.view = ClusterView()
+        self.coordinators = Coordinators(self.any_connection)
         self._network = network or SocketNetwork()
         self._buffers = ReceiveBuffers()
         self._connections: dict[tuple[Hashable, str, int], BrokerConnection] = {}
         self._opening: dict[tuple[Hashable, str, int], asyncio.Lock] = {}
+        self._is_closed = False
         self._refreshing = asyncio.Lock()
         self._refreshed_at: dict[str, float] = {}
 
@@ -104,6 +109,8 @@ class Cluster:
         await self.close()
 
     async def close(self) -> None:
+        """Ends all connections; there will be no others."""
+        self._is_closed = True
         connections = list(self._connections.values())
         self._connections.clear()
         for connection in connections:
@@ -164,6 +171,17 @@ class Cluster:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"the cluster has no broker {node_id}")
         return await self._connect(broker.host, broker.port, lane)
 
+    @contextlib.asynccontextmanager
+    async def coordinator(self, group: str, lane: Hashable = GENERAL) -> AsyncIterator[BrokerConnection]:
+        """A connection to a group's coordinator. An error in the block that says it moved makes us look it up again."""
+        node = await self.coordinators.find(group)
+        try:
+            yield await self._connect(node.host, node.port, lane)
+        except (NetworkFailed, KafkaError) as error:
+            if isinstance(error, NetworkFailed) or error.code in MOVED:
+                self.coordinators.forget(group)
+            raise
+
     async def any_connection(self) -> BrokerConnection:
         """To a broker that answers: one that is connected, one that is known, or one of the bootstrap addresses."""
         for key, connection in self._connections.items():
@@ -191,8 +209,12 @@ class Cluster:
         async with self._opening.setdefault(key, asyncio.Lock()):
             connection = self._connections.get(key)
             if connection is None or connection.is_closed:
+                if self._is_closed:
+                    raise ConnectFailed(f"{host}:{port} is not connected to: the cluster was closed")
                 options = self.options.connection
                 connection = await BrokerConnection.open(self._network, host, port, options, self._buffers)
+                if self._is_closed:  # in the meantime
+                    await connection.close()
                 self._connections[key] = connection
             return connection
 
@@ -225,6 +247,8 @@ class Cluster:
                             raise
                         problem = error
                     except NetworkFailed as error:
+                        if self._is_closed:
+                            raise
                         problem = error
                     _LOG.debug("trying again", extra={"what": what, "problem": str(problem)})
                     await asyncio.sleep(self.backoff_seconds(tries))

@@ -1,4 +1,4 @@
-"""Reads partitions from given offsets on. Groups, and offsets that are committed for them, are not here yet.
+"""Reads partitions from given offsets on. Who shares partitions with others takes a `GroupConsumer`, built upon this.
 
 ```python
 async with Consumer(cluster) as consumer:
@@ -65,6 +65,8 @@ class Consumer:
         self._cluster = cluster
         self._options = options or ConsumerOptions()
         self._positions: dict[TopicPartition, Offset] = {}
+        self._paused: set[TopicPartition] = set()
+        self._waiting: asyncio.Timeout | None = None
         self._fetching: dict[int, asyncio.Task[_Answer]] = {}
         self._arrived: list[FetchedRun] = []
         """Not handed out yet. Their partitions' positions are behind them, so whatever happens they must be kept."""
@@ -90,7 +92,13 @@ class Consumer:
     def assign(self, positions: Mapping[TopicPartition, Offset]) -> None:
         """Reads these partitions, from these offsets, and no others."""
         self._positions = dict(positions)
+        self._paused.clear()
         self._arrived.clear()
+
+    def add(self, partition: TopicPartition, offset: Offset) -> None:
+        """Reads this partition too."""
+        self._positions[partition] = offset
+        self._forget(partition)
 
     def seek(self, partition: TopicPartition, offset: Offset) -> None:
         assert partition in self._positions, f"{partition} is not assigned"
@@ -100,7 +108,34 @@ class Consumer:
     def drop(self, partition: TopicPartition) -> None:
         """Reads the partition no more."""
         self._positions.pop(partition, None)
+        self._paused.discard(partition)
         self._forget(partition)
+
+    def pause(self, partition: TopicPartition) -> None:
+        """Brings nothing more of the partition until `resume`; its position stays."""
+        assert partition in self._positions, f"{partition} is not assigned"
+        self._paused.add(partition)
+        for run in self._arrived:
+            if run.partition == partition:
+                self._positions[partition] = min(self._positions[partition], run.first_offset)
+        self._forget(partition)
+
+    def resume(self, partition: TopicPartition) -> None:
+        self._paused.discard(partition)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        return frozenset(self._paused)
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether there is anything that `poll` could wait for."""
+        return len(self._positions) > len(self._paused)
+
+    def wake(self) -> None:
+        """Lets a `poll` that waits return with what is there."""
+        if self._waiting is not None and not self._waiting.expired():
+            self._waiting.reschedule(0)
 
     def _forget(self, partition: TopicPartition) -> None:
         self._arrived = [run for run in self._arrived if run.partition != partition]
@@ -112,17 +147,20 @@ class Consumer:
 
     async def records(self) -> AsyncIterator[ConsumedRecord]:
         """Every record of the assigned partitions, as they come; in order within a partition."""
-        while self._positions:
+        while self.is_reading:
             for run in await self.poll():
                 for record in run.records():
                     yield record
 
     async def poll(self, timeout_seconds: float | None = None) -> list[FetchedRun]:
         """Waits for records and returns all that came together; nothing when the time is over."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_seconds):
-                while self._positions and not self._arrived:
-                    await self._advance()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_seconds) as self._waiting:
+                    while self.is_reading and not self._arrived:
+                        await self._advance()
+        finally:
+            self._waiting = None
         runs, self._arrived = self._arrived, []
         return runs
 
@@ -161,7 +199,7 @@ class Consumer:
 
     async def _start_fetches(self) -> None:
         """Sees to it that a request is under way to each leader."""
-        led = await self._cluster.by_leader(self._positions)
+        led = await self._cluster.by_leader(one for one in self._positions if one not in self._paused)
         for leader_id, partitions in led.items():
             if leader_id not in self._fetching:
                 asked = {partition: self._positions[partition] for partition in partitions}
@@ -211,8 +249,9 @@ class Consumer:
                 problem = error
                 continue
             for partition, reply in answer.replies.items():
-                # An answer to what is not wanted any more: it was dropped, or sought elsewhere.
-                if self._positions.get(partition, -1) != answer.asked.get(partition):
+                # An answer to what is not wanted any more: it was dropped, paused, or sought elsewhere.
+                wanted = self._positions.get(partition, -1)
+                if wanted != answer.asked.get(partition) or partition in self._paused:
                     continue
                 try:
                     await self._take_reply(partition, reply, answer)

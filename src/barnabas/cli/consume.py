@@ -1,12 +1,13 @@
 """`barnabas consume`: prints the records of a topic, from any place on.
 
 Without `--follow` it ends with the last record that was there when it began. Output is bytes: nothing is decoded, so
-what comes out is what was sent.
+what comes out is what was sent. With `--group` the partitions are shared with the group's other members, and what was
+printed is committed: `group_consume`.
 """
 
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.cli.start_point import StartPoint
     from barnabas.client.cluster import Cluster
     from barnabas.client.consumer import Consumer
+    from barnabas.client.fetched import ConsumedRecord
     from barnabas.client.offsets import Isolation
 
 
@@ -45,6 +47,12 @@ def consume(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per record.")] = False,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group", "-g", metavar="GROUP", help="Go on where this group stopped, share with its members, and commit."
+        ),
+    ] = None,
     committed: Annotated[
         bool, typer.Option("--committed", help="Leave out what belongs to open or aborted transactions.")
     ] = False,
@@ -59,6 +67,8 @@ def consume(
       barnabas consume orders --from '2 hours ago' --follow
 
       barnabas consume orders --format '{partition}:{offset} {key} {value}'
+
+      barnabas consume orders --group billing --follow
     """
     from barnabas.cli.record_output import compile_format, render_json, render_value
     from barnabas.cli.start_point import parse_start
@@ -69,9 +79,36 @@ def consume(
     render = render_json if as_json else render_value if template is None else compile_format(template)
     start_point = parse_start(start, SystemClock().now_ms())
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
+    if group is not None:
+        _consume_as_member(bootstrap, group, topic, partition, start_point, isolation, limit, follow, render)
+        return
 
     async def work(cluster: "Cluster") -> None:
         await _consume(cluster, topic, partition, start_point, isolation, limit, follow, render)
+
+    with_cluster(bootstrap, work)
+
+
+def _consume_as_member(
+    bootstrap: str,
+    group: str,
+    topic: str,
+    chosen: list[int] | None,
+    start_point: "StartPoint",
+    isolation: "Isolation",
+    limit: int | None,
+    follow: bool,
+    render: "Render",
+) -> None:
+    from barnabas.cli.group_consume import consume_as_member, offset_reset
+
+    if chosen is not None:
+        raise CommandFailed("the group's members share the partitions out; leave out --partition, or --group")
+    reset = offset_reset(start_point)
+    printer = Printer(render, limit, is_live=follow or sys.stdout.isatty())
+
+    async def work(cluster: "Cluster") -> None:
+        await consume_as_member(cluster, group, topic, isolation, reset, printer, follow=follow)
 
     with_cluster(bootstrap, work)
 
@@ -99,7 +136,7 @@ async def _consume(
     starts = await _start_offsets(cluster, ends, start_point)
     async with Consumer(cluster, ConsumerOptions(isolation=isolation, out_of_range=EARLIEST)) as consumer:
         consumer.assign(starts)
-        printer = _Printer(render, limit, is_live=follow or sys.stdout.isatty())
+        printer = Printer(render, limit, is_live=follow or sys.stdout.isatty())
         while not printer.is_finished:
             if not follow:
                 _drop_finished(consumer, ends)
@@ -115,7 +152,7 @@ def _drop_finished(consumer: "Consumer", ends: "Mapping[TopicPartition, Offset]"
             consumer.drop(partition)
 
 
-class _Printer:
+class Printer:
     """Writes records as they come, up to the limit."""
 
     def __init__(self, render: "Render", limit: int | None, *, is_live: bool) -> None:
@@ -127,17 +164,21 @@ class _Printer:
     def is_finished(self) -> bool:
         return self._remaining == 0
 
-    def print(self, records: Any) -> None:
+    def print(self, records: "Iterable[ConsumedRecord]") -> "Offset | None":
+        """The offset behind the last one that was printed; None when none was."""
         written = bytearray()
+        next_offset = None
         for record in records:
             if self.is_finished:
                 break
             written += self._render(record)
+            next_offset = record.offset + 1
             if self._remaining is not None:
                 self._remaining -= 1
         sys.stdout.buffer.write(written)
         if self._is_live:
             sys.stdout.buffer.flush()
+        return next_offset
 
 
 async def _start_offsets(

@@ -23,8 +23,10 @@ import typer
 import barnabas
 from barnabas.base.errors import BarnabasError
 from barnabas.base.logs import LogFormat, configure_logging
-from barnabas.cli import cluster, config, log, topic
+from barnabas.cli import cluster, config, group, log, topic
 from barnabas.cli.consume import consume
+from barnabas.cli.group_reset import reset
+from barnabas.cli.group_watch import watch
 from barnabas.cli.output import complain
 from barnabas.cli.produce import produce
 from barnabas.cli.up import up
@@ -37,8 +39,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+group.app.command()(reset)
+group.app.command()(watch)
 app.command()(up)
 app.add_typer(topic.app, name="topic")
+app.add_typer(group.app, name="group")
 app.add_typer(config.app, name="config")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(log.app, name="log")

@@ -1,0 +1,250 @@
+"""`barnabas group`: shows consumer groups, how far they are behind and why they rebalanced; moves and deletes them.
+
+`reset` and `watch` are in modules of their own. What is shown is put together by `group_view`.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from barnabas.base.clock import SystemClock
+from barnabas.cli.remote import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandFailed, with_cluster
+
+if TYPE_CHECKING:
+    from barnabas.cli.group_view import GroupView
+    from barnabas.client.cluster import Cluster
+    from barnabas.client.groups import ListedGroup
+    from barnabas.client.offsets import Isolation
+    from barnabas.groups.history import GroupHistory
+    from barnabas.wire.errors import KafkaError
+
+app = typer.Typer(help="Show, move and delete consumer groups.", rich_markup_mode=None)
+
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)]
+Committed = Annotated[
+    bool, typer.Option("--committed", help="Count only up to the first open transaction, as read_committed reads.")
+]
+
+
+@app.command("list")
+def list_groups(
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", metavar="STATE", help="Only these: Stable, Empty, …; may be repeated."),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="Only these: classic, consumer, …; may be repeated."),
+    ] = None,
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Show the names of the groups, with their states.
+
+    Example: barnabas group list --state Stable
+    """
+    from barnabas.cli.output import remark, say_json, say_table
+    from barnabas.client import groups
+
+    async def work(cluster: "Cluster") -> "list[ListedGroup]":
+        return await groups.list_groups(cluster, states=state or (), kinds=kind or ())
+
+    listed = with_cluster(bootstrap, work)
+    if as_json:
+        for one in listed:
+            say_json(
+                {
+                    "group": one.group,
+                    "state": one.state,
+                    "type": one.kind,
+                    "protocol_type": one.protocol_type,
+                    "coordinator": one.coordinator_id,
+                }
+            )
+    elif listed:
+        rows = [(one.group, one.state, one.kind, one.protocol_type, str(one.coordinator_id)) for one in listed]
+        say_table(("group", "state", "type", "protocol", "coordinator#"), rows)
+    elif state or kind:
+        remark("no group is like that; see 'barnabas group list' for all")
+    else:
+        remark("there are no groups; 'barnabas consume TOPIC --group NAME' makes one")
+
+
+@app.command()
+def describe(
+    group: Group,
+    members: Annotated[bool, typer.Option("--members", help="Show who is in it, and what each one owns.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Show offsets and lag (the default).")] = False,
+    history: Annotated[bool, typer.Option("--history", help="Tell of the last rebalances, and what may help.")] = False,
+    committed: Committed = False,
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Show a group: offsets and lag, members, or the story of its last rebalances.
+
+    Behind is the age of the oldest record that the group has not read.
+
+    Examples:
+
+      barnabas group describe billing
+
+      barnabas group describe billing --members --history
+    """
+    from barnabas.cli.group_history import history_fields, say_history
+    from barnabas.cli.group_view import MEMBER_COLUMNS, heading, member_rows, view_fields
+    from barnabas.cli.output import remark, say, say_json, say_table
+
+    with_offsets = offsets or not (members or history)
+
+    async def work(cluster: "Cluster") -> "tuple[GroupView, GroupHistory | None]":
+        return await _describe(cluster, group, isolation_of(committed), with_history=history)
+
+    view, told = with_cluster(bootstrap, work)
+    if as_json:
+        fields = view_fields(view, with_members=members, with_offsets=with_offsets)
+        if history:
+            fields["history"] = None if told is None else history_fields(told)
+        say_json(fields)
+        return
+    say(heading(view.description))
+    if with_offsets:
+        _say_offsets(view)
+    if members and view.description.members:
+        say_table(MEMBER_COLUMNS, member_rows(view.description.members))
+    elif members:
+        remark("nobody is in it now" if view.description.are_members_known else "its members cannot be shown")
+    if history:
+        say_history(told)
+
+
+async def _describe(
+    cluster: "Cluster", group: str, isolation: "Isolation", *, with_history: bool
+) -> "tuple[GroupView, GroupHistory | None]":
+    from barnabas.cli.group_history import read_history
+    from barnabas.cli.group_lag import LagMeter
+    from barnabas.cli.group_view import look
+
+    view = await look(cluster, group, LagMeter(cluster, isolation), SystemClock().now_ms())
+    if view is None:
+        raise CommandFailed(f"group '{group}' does not exist; see 'barnabas group list'")
+    return view, await read_history(cluster, group) if with_history else None
+
+
+def _say_offsets(view: "GroupView") -> None:
+    from barnabas.cli.group_view import OFFSET_COLUMNS, member_name, notes, offset_rows, summary
+    from barnabas.cli.output import remark, say, say_table
+
+    if view.lags:
+        say_table(OFFSET_COLUMNS, offset_rows(view))
+    say(summary(view))
+    for member in view.spare:
+        remark(f"{member_name(member)} has no partition: the group has more members than there are partitions")
+    for note in notes(view):
+        remark(note)
+
+
+@app.command()
+def delete(
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="One or more groups.", show_default=False)],
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="Do not complain about a group that is not there.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Delete groups with their committed offsets. On a terminal you are asked first."""
+    from barnabas.cli.output import complain, say
+    from barnabas.client.groups import delete_groups
+    from barnabas.wire.errors import ErrorCode
+
+    if not yes and sys.stdin.isatty():
+        typer.confirm(f"Delete {', '.join(groups)} with all committed offsets?", abort=True, err=True)
+
+    async def work(cluster: "Cluster") -> "dict[str, KafkaError | None]":
+        return await delete_groups(cluster, list(dict.fromkeys(groups)))
+
+    has_failed = False
+    for group, problem in with_cluster(bootstrap, work).items():
+        if problem is None:
+            say(f"deleted group '{group}'")
+        elif not (if_exists and problem.code is ErrorCode.GROUP_ID_NOT_FOUND):
+            complain(group_error_line(group, problem))
+            has_failed = True
+    if has_failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def commit(
+    group: Group,
+    positions: Annotated[
+        list[str], typer.Argument(metavar="TOPIC:PARTITION=OFFSET...", help="What to commit.", show_default=False)
+    ],
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Commit offsets for a group that has no members now; it is made if it is not there.
+
+    The offset is that of the next record to read.
+
+    Example: barnabas group commit billing orders:0=42 orders:1=17
+    """
+    from barnabas.base.ids import TopicPartition
+    from barnabas.cli.group_targets import parse_position
+    from barnabas.cli.output import plural, say, say_json
+    from barnabas.client.group_offsets import commit_offsets
+
+    wanted = dict(parse_position(position) for position in positions)
+
+    async def work(cluster: "Cluster") -> None:
+        for topic, index in wanted:
+            await cluster.topic(topic)
+            cluster.view.partition(TopicPartition(topic, index))
+        with told_of(group):
+            await commit_offsets(cluster, group, wanted)
+
+    with_cluster(bootstrap, work)
+    if as_json:
+        for (topic, index), offset in wanted.items():
+            say_json({"group": group, "topic": topic, "partition": index, "offset": offset})
+    else:
+        say(f"committed {plural(len(wanted), 'offset')} for group '{group}'")
+
+
+# --- what the commands of groups share --------------------------------------------------------------------------
+
+
+def isolation_of(committed: bool) -> "Isolation":
+    from barnabas.client.offsets import Isolation
+
+    return Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
+
+
+@contextmanager
+def told_of(group: str) -> Iterator[None]:
+    """Errors about the group become one line that says what helps; others are left to `with_cluster`."""
+    from barnabas.wire.errors import KafkaError
+
+    try:
+        yield
+    except KafkaError as error:
+        line = group_error_line(group, error)
+        raise CommandFailed(line) from error
+
+
+def group_error_line(group: str, error: "KafkaError") -> str:
+    from barnabas.cli.remote import error_line
+    from barnabas.wire.errors import ErrorCode
+
+    match error.code:
+        case ErrorCode.GROUP_ID_NOT_FOUND:
+            return f"group '{group}' does not exist; see 'barnabas group list'"
+        case ErrorCode.NON_EMPTY_GROUP:
+            return f"group '{group}' has members; stop them first: see 'barnabas group describe {group} --members'"
+        case ErrorCode.INVALID_GROUP_ID:
+            return f"'{group}' cannot be the name of a group"
+        case _:
+            return error_line(error)

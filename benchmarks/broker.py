@@ -231,11 +231,11 @@ def run(report: Report, options: Options | None = None) -> None:
         _measure_rounds(report, subjects, options)
         for load in _loads(options.seconds):
             for figure in load.figures:
-                _compare(report, figure, [subject.median(load, figure) for subject in subjects])
+                compare(report, figure, [subject.median(load, figure) for subject in subjects])
         for name, read in _OF_PROCESS:
-            _compare(report, Figure(name, "MB", ratio_max=0.15), [read(subject) for subject in subjects])
+            compare(report, Figure(name, "MB", ratio_max=0.15), [read(subject) for subject in subjects])
         start = Figure("start to first answer", "s", ratio_max=0.15)
-        _compare(report, start, [subject.start_seconds for subject in subjects])
+        compare(report, start, [subject.start_seconds for subject in subjects])
         report.at_most("an idle connection", subjects[0].idle_connection_bytes / 1e3, "KB", 15)
     report.say("barnabas.testing.Broker")
     report.at_most("testing.Broker() ready", _testing_broker_seconds(), "s", 0.2)
@@ -288,7 +288,7 @@ _OF_PROCESS: Final[tuple[tuple[str, Callable[[Subject], float]], ...]] = (
 )
 
 
-def _compare(report: Report, figure: Figure, values: Sequence[float]) -> None:
+def compare(report: Report, figure: Figure, values: Sequence[float]) -> None:
     """Ours and, when it was measured, Kafka's."""
     for name, value in zip((Barnabas.name, Kafka.name), values, strict=False):
         report.fact(f"{figure.name}: {name}", value, figure.unit)

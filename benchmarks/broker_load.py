@@ -21,7 +21,7 @@ import socket
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -48,6 +48,7 @@ API_VERSIONS_VERSION: Final = 3
 CORRELATION_ID: Final = 7
 _CLIENT_ID: Final = "benchmark"
 _HEAD_BYTES: Final = 4 << 10
+_ROOM_BYTES: Final = 64 << 10
 _PAUSE_SECONDS: Final = 0.0005
 """Between the records of `end_to_end`, so that the fetch already waits when a record comes."""
 _STALLED_SECONDS: Final = 20.0
@@ -157,7 +158,7 @@ def check_produced(reply: memoryview) -> int:
 # --- kinds of load ----------------------------------------------------------------------------------------
 
 
-class _Meter:
+class Meter:
     """Time and processor time since it was made."""
 
     def __init__(self, pid: int) -> None:
@@ -174,8 +175,8 @@ class _Meter:
         return Outcome(seconds, requests, transferred_bytes, cpu_seconds, cuts[49] * 1e6, cuts[98] * 1e6)
 
 
-class _Sending:
-    """One connection of `produce`: what is still to be sent, and how much of the next reply has come."""
+class Sending:
+    """One connection of `pump`: what is still to be sent, and how much of the next reply has come."""
 
     __slots__ = ("connection", "frame", "received_bytes", "to_send")
 
@@ -199,25 +200,42 @@ class _Sending:
 
 
 def produce(load: Load) -> Outcome:
-    if load.connections == load.depth == 1:
-        return _produce_one_by_one(load)
     batch = load_batch(load.batch_bytes)
-    poll = select.epoll()
-    sendings: dict[int, _Sending] = {}
-    for index in range(load.connections):
-        frame = produce_frame(load.topic, index % load.partitions, batch)
-        connection = connect(load.port)
+    frames = [produce_frame(load.topic, index % load.partitions, batch) for index in range(load.connections)]
+    connections = [connect(load.port) for _ in frames]
+    for connection, frame in zip(connections, frames, strict=True):
         connection.sendall(frame)
         reply = read_reply(connection)
         check_produced(reply)
-        reply_bytes = LENGTH_BYTES + len(reply)  # an error has a message, and another length
+    reply_bytes = LENGTH_BYTES + len(reply)  # an error has a message, and another length
+    if load.connections == load.depth == 1:
+        return one_by_one(load, connections[0], frames[0], reply_bytes, len(batch))
+    return pump(load, connections, frames, reply_bytes, len(batch))
+
+
+def pump(
+    load: Load,
+    connections: Sequence[socket.socket],
+    frames: Sequence[bytes],
+    reply_bytes: int,
+    payload_bytes: int,
+    reply: bytes = b"",
+) -> Outcome:
+    """Each connection's frame over and over, `depth` of them in flight; all replies have the same length.
+
+    Where errors have that length, too, `reply` is what every reply must be.
+    """
+    replies_expected = memoryview(reply * (_ROOM_BYTES // reply_bytes + 2))
+    poll = select.epoll()
+    sendings: dict[int, Sending] = {}
+    for connection, frame in zip(connections, frames, strict=True):
         connection.setblocking(False)
-        sendings[connection.fileno()] = _Sending(connection, frame)
+        sendings[connection.fileno()] = Sending(connection, frame)
         poll.register(connection.fileno(), select.EPOLLIN)
-    room = bytearray(64 << 10)
+    room = bytearray(_ROOM_BYTES)
     answered = 0
-    answered_max = load.megabytes * 1e6 / len(batch)
-    meter = _Meter(load.pid)
+    answered_max = load.megabytes * 1e6 / payload_bytes
+    meter = Meter(load.pid)
     deadline = time.monotonic() + load.seconds
     for descriptor, sending in sendings.items():
         if sending.send(load.depth):
@@ -230,40 +248,40 @@ def produce(load: Load) -> Outcome:
                 received = sending.connection.recv_into(room)
                 if not received:
                     raise LoadFailed("the broker closed the connection")
+                begins = sending.received_bytes
+                if reply and replies_expected[begins : begins + received] != memoryview(room)[:received]:
+                    raise LoadFailed("an answer was another one")
                 replies, sending.received_bytes = divmod(sending.received_bytes + received, reply_bytes)
                 answered += replies
             was_waiting = bool(sending.to_send)
             is_waiting = (replies > 0 or was_waiting) and sending.send(replies)
             if is_waiting != was_waiting:
                 poll.modify(descriptor, select.EPOLLIN | (select.EPOLLOUT if is_waiting else 0))
-    outcome = meter.outcome(answered, answered * len(batch))
+    outcome = meter.outcome(answered, answered * payload_bytes)
     if not answered:
         raise LoadFailed("nothing was answered")
     return outcome
 
 
-def _produce_one_by_one(load: Load) -> Outcome:
+def one_by_one(
+    load: Load, connection: socket.socket, frame: bytes, reply_bytes: int, payload_bytes: int, reply: bytes = b""
+) -> Outcome:
     """On one connection, each request after the answer to the one before, and each one timed."""
-    batch = load_batch(load.batch_bytes)
-    frame = produce_frame(load.topic, 0, batch)
-    connection = connect(load.port)
-    connection.sendall(frame)
-    reply_bytes = LENGTH_BYTES + len(read_reply(connection))
     connection.setblocking(True)
     room = bytearray(_HEAD_BYTES)
     times: list[float] = []
     send, receive, clock = connection.sendall, connection.recv_into, time.perf_counter
-    meter = _Meter(load.pid)
+    meter = Meter(load.pid)
     deadline = began = clock()
     deadline += load.seconds
     while began < deadline:
         send(frame)
-        if receive(room) != reply_bytes:
+        if receive(room) != reply_bytes or (reply and not room.startswith(reply)):
             raise LoadFailed("an answer came in parts, or was another one")
         ended = clock()
         times.append(ended - began)
         began = ended
-    return meter.outcome(len(times), len(times) * len(batch), times)
+    return meter.outcome(len(times), len(times) * payload_bytes, times)
 
 
 class _Fetching:
@@ -291,7 +309,7 @@ def consume(load: Load) -> Outcome:
     head, room = bytearray(_HEAD_BYTES), bytearray(2 * FETCH_BYTES)
     overhead_bytes = _fetch_overhead_bytes(load, batch)
     answered = transferred_bytes = 0
-    meter = _Meter(load.pid)
+    meter = Meter(load.pid)
     deadline = time.monotonic() + load.seconds
     for fetching in fetchings.values():
         fetching.connection.sendall(fetch_frame(load.topic, fetching.partition, 0))
@@ -332,15 +350,21 @@ def _fetch_overhead_bytes(load: Load, batch: bytes) -> int:
 
 
 def end_to_end(load: Load) -> Outcome:
-    frame = produce_frame(load.topic, 0, load_batch(load.batch_bytes))
-    producer, consumer = connect(load.port), connect(load.port)
+    meter = Meter(load.pid)
+    deadline = time.monotonic() + load.seconds
+    times = end_to_end_times(load.port, load.topic, load.batch_bytes, lambda: time.monotonic() > deadline)
+    return meter.outcome(len(times), 0, times)
+
+
+def end_to_end_times(port: int, topic: str, batch_bytes: int, is_over: Callable[[], bool]) -> list[float]:
+    """How long each record took, until it is over."""
+    frame = produce_frame(topic, 0, load_batch(batch_bytes))
+    producer, consumer = connect(port), connect(port)
     producer.sendall(frame)
     offset = check_produced(read_reply(producer)) + 1
     times: list[float] = []
-    meter = _Meter(load.pid)
-    deadline = time.monotonic() + load.seconds
-    while time.monotonic() < deadline:
-        consumer.sendall(fetch_frame(load.topic, 0, offset))
+    while not is_over():
+        consumer.sendall(fetch_frame(topic, 0, offset))
         time.sleep(_PAUSE_SECONDS)
         began = time.perf_counter()
         producer.sendall(frame)
@@ -351,7 +375,7 @@ def end_to_end(load: Load) -> Outcome:
         if check_produced(read_reply(producer)) != offset:
             raise LoadFailed("somebody else writes to the topic")
         offset += 1
-    return meter.outcome(len(times), 0, times)
+    return times
 
 
 def idle(load: Load) -> Outcome:
@@ -359,7 +383,7 @@ def idle(load: Load) -> Outcome:
     frame = api_versions_frame()
     connections: list[socket.socket] = []
     before = resident_bytes_of(load.pid)
-    meter = _Meter(load.pid)
+    meter = Meter(load.pid)
     for _ in range(load.connections):
         connection = connect(load.port)
         connection.sendall(frame)

@@ -74,6 +74,7 @@ class GroupCoordinator:
             buffer_bytes=load_buffer_bytes,
             codec=codec,
             commit_timeout_ms=commit_timeout_ms,
+            loading_turns=asyncio.Lock(),
         )
         self._loop = loop
         self._appending: list[GroupShard] = []

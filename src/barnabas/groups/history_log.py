@@ -100,7 +100,7 @@ class HistoryLog:
 
     async def _load(self, partition: LedPartition) -> None:
         try:
-            await read_rows(partition, READ_BYTES_MAX, self._take)
+            await read_rows(partition, READ_BYTES_MAX, self._take, asyncio.Lock())
         except (CorruptBatch, DiskFailed) as error:
             logger.error("the story of the groups cannot be read, and begins anew: %s", error)
         self._is_loaded = True

@@ -1,8 +1,9 @@
 """Reads the records of an internal partition back, without holding the event loop.
 
 Reading and decoding happen in a worker thread, a megabyte at a time; keys and values are handed over on the loop in
-slices of a few milliseconds, with other work in between. What is written while this runs is not seen: the reader knows
-the end that it is to reach, and nobody writes before it is there.
+slices of a few milliseconds, with other work in between. However many partitions are read at once, they take turns: one
+slice in each round of the loop. What is written while this runs is not seen: the reader knows the end that it is to
+reach, and nobody writes before it is there.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ Row: TypeAlias = tuple[bytes, bytes | None]
 TakeRows: TypeAlias = Callable[[Iterable[Row]], None]
 
 
-async def read_rows(partition: LedPartition, buffer_bytes: int, take: TakeRows) -> int:
+async def read_rows(partition: LedPartition, buffer_bytes: int, take: TakeRows, turns: asyncio.Lock) -> int:
     """Hands every record with a key to `take`, in order, in slices; returns how many. CorruptBatch for a bad one.
 
     It may stop early when the partition is not led any more: whoever asked looks at that.
@@ -42,8 +43,9 @@ async def read_rows(partition: LedPartition, buffer_bytes: int, take: TakeRows) 
             break
         columns = await loop.run_in_executor(None, _decode, run, offset)
         for start in range(0, columns.count, SLICE_ROWS):
-            take(_rows(columns, start, min(columns.count, start + SLICE_ROWS)))
-            await asyncio.sleep(0)
+            async with turns:
+                take(_rows(columns, start, min(columns.count, start + SLICE_ROWS)))
+                await asyncio.sleep(0)  # a round of the loop for everybody else, with the turn still taken
         count += columns.count
         offset = _next_offset(columns, run)
     return count

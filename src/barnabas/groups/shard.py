@@ -85,6 +85,8 @@ class ShardWorld(NamedTuple):
     buffer_bytes: int
     codec: Codec
     commit_timeout_ms: int
+    loading_turns: asyncio.Lock
+    """Taken for each slice of work of a shard that loads, so that many of them hold the loop no longer than one."""
 
 
 class GroupShard:
@@ -119,9 +121,12 @@ class GroupShard:
         began = world.loop.time()
         replay, state = Replay(), world.new_state()
         try:
-            count = await read_rows(partition, world.buffer_bytes, replay.add_all)
-            while not replay.build_into(state, limit=_BUILD_ROWS):  # noqa: ASYNC110 - others get their turn
-                await asyncio.sleep(0)
+            count = await read_rows(partition, world.buffer_bytes, replay.add_all, world.loading_turns)
+            is_built = False
+            while not is_built:
+                async with world.loading_turns:
+                    is_built = replay.build_into(state, limit=_BUILD_ROWS)
+                    await asyncio.sleep(0)
         except (CorruptBatch, CorruptGroupRecord, DiskFailed) as error:
             self.status = ShardStatus.FAILED
             logger.error("groups of partition %d cannot be loaded: %s", partition.index, error)

@@ -124,7 +124,7 @@ def test_second_process_with_the_same_instance_fences_the_first(broker: Broker) 
         second.subscribe(["fenced"])
         assert _until_assigned(second)
         errors = (first.poll(0.1) for _ in range(200))
-        fenced = next(message.error() for message in errors if message is not None and message.error())
+        fenced = next(error for one in errors if one is not None and (error := one.error()) is not None)
         assert fenced.code() == KafkaError._FATAL
         assert "fenced" in fenced.str().lower()
         assert second.assignment() == [TopicPartition("fenced", 0)]

@@ -123,7 +123,9 @@ def test_dump_tool_decodes_our_offsets_topic(broker: Broker) -> None:
     (dumped,) = run_tools([(DUMP, "--offsets-decoder", "--files", str(path))])
 
     records = re.findall(r"key: (\{.*?\}) payload: (.*)", dumped)
-    decoded = [(json.loads(key), None if payload == "<DELETE>" else json.loads(payload)) for key, payload in records]
+    decoded: list[tuple[Any, Any]] = [
+        (json.loads(key), None if payload == "<DELETE>" else json.loads(payload)) for key, payload in records
+    ]
     commits = [value for key, value in decoded if key["type"] == "1"]
     groups = [value for key, value in decoded if key["type"] == "2"]
     commit_key = next(key for key, _ in decoded if key["type"] == "1")

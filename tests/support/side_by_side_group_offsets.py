@@ -49,7 +49,7 @@ def _of(cast: Cast, who: str, *topics: tuple[str, Sequence[Values]], **others: A
 
 ONE = (ORDERS, [partition(0, 5)])
 
-COMMITS = {
+COMMITS: dict[str, list[tuple[str, Sequence[Values]]]] = {
     "one partition": [ONE],
     "two topics": [(ORDERS, [partition(0, 6, "here"), partition(1, 7)]), (PRICES, [partition(1, 8)])],
     "leader epoch": [(ORDERS, [partition(0, 6, committed_leader_epoch=3)])],
@@ -80,7 +80,7 @@ def tell_offset_commit(pair: Pair) -> None:
         for case, topics in COMMITS.items():
             _commit(pair, case, version, committing(*topics, group_id=simple))
             _show(pair, f"{case} ({version}), then", simple)
-        for case, others in {
+        bad: dict[str, dict[str, Any]] = {
             "no group": {"group_id": ""},
             "no group, no topics": {"group_id": "", "topics": []},
             "generation, without a group": {**generation(3), "group_id": f"commit-none-{version}"},
@@ -93,7 +93,8 @@ def tell_offset_commit(pair: Pair) -> None:
             "member of a simple group": {"member_id": NOBODY, "group_id": simple},
             "generation of a simple group": {**generation(1), "group_id": simple},
             "retention time": {"retention_time_ms": 3_600_000, "group_id": simple},
-        }.items():
+        }
+        for case, others in bad.items():
             _commit(pair, case, version, committing(ONE, **others))
         if version >= _INSTANCES_FROM:
             static = committing(ONE, group_id=simple, group_instance_id="first")
@@ -206,14 +207,15 @@ def tell_offset_fetch(pair: Pair) -> None:
             _fetch(pair, "several groups", version, several)
             _fetch(pair, "all topics of several groups", version, fetching(None, group, unknown))
             _fetch(pair, "no groups", version, fetching([]))
-        for case, others in {
+        as_members: dict[str, dict[str, Any]] = {
             "a member": {"member_id": "klamm", "member_epoch": 1},
             "a member of another epoch": {"member_id": "klamm", "member_epoch": 9},
             "a member without an epoch": {"member_id": "klamm", "member_epoch": -1},
             "nobody": {"member_id": NOBODY, "member_epoch": 1},
             "no member, an epoch": {"member_id": None, "member_epoch": 1},
             "an empty member": {"member_id": "", "member_epoch": -1},
-        }.items():
+        }
+        for case, others in as_members.items():
             if version >= 9:
                 for name in (group, unknown):
                     _fetch(pair, f"{case}, {name}", version, _as_member(members, name, others))

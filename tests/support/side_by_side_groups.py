@@ -179,12 +179,13 @@ def _tell_bad_syncs(pair: Pair, version: int) -> None:
     for cast in (waiting, stable, Cast(pair, f"sync-unknown-{version}")):
         for case, request in bad_members(cast, version >= 3):
             cast.compare(f"{case}, {cast.group}", ApiKey.SYNC_GROUP, version, request)
-        for case, names in {
+        others: dict[str, dict[str, str | None]] = {
             "protocol type": {"protocol_type": "connect", "protocol_name": "range"},
             "protocol name": {"protocol_type": "consumer", "protocol_name": "sticky"},
             "no protocol type": {"protocol_type": None, "protocol_name": "range"},
             "no protocol name": {"protocol_type": "consumer", "protocol_name": None},
-        }.items():
+        }
+        for case, names in others.items():
             if version >= 5:
                 cast.compare(f"other {case}, {cast.group}", ApiKey.SYNC_GROUP, version, cast.member("klamm", **names))
 

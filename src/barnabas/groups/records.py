@@ -43,6 +43,7 @@ from barnabas.wire.primitives import (
 LEGACY_OFFSET_TYPE: Final = 0
 OFFSET_TYPE: Final = 1
 GROUP_TYPE: Final = 2
+_OFFSET_KEY_START: Final = INT16.pack(OFFSET_TYPE)
 _OFFSET_TYPES: Final = (LEGACY_OFFSET_TYPE, OFFSET_TYPE)
 
 OFFSET_VALUE_VERSION: Final = 4
@@ -61,7 +62,11 @@ _EMPTY_COMPACT_TEXT: Final = 1
 _TOPIC_ID_TAG: Final = 0
 _TOPIC_ID_FIELD: Final = (1, _TOPIC_ID_TAG, UUID_BYTES)
 """One tagged field, this one, of so many bytes."""
+_PLAIN_START: Final = INT16.pack(OFFSET_VALUE_VERSION)
+_TOPIC_ID_START: Final = bytes(_TOPIC_ID_FIELD)
 _NAMES_CACHE_ENTRIES: Final = 4096
+_new_tuple = tuple.__new__
+"""Makes a named tuple without the Python code of its constructor: a shard may have a million to load."""
 
 
 class CorruptGroupRecord(BarnabasError):  # noqa: N818 - a fact about bytes, named as one
@@ -211,14 +216,24 @@ def decode_record(key: bytes, value: bytes | None) -> DurableChange | None:
         (record_type,) = INT16.unpack_from(key)
         if record_type in _OFFSET_TYPES:
             group_id, topic = _names_in(key[2:-4])
-            (partition,) = INT32.unpack_from(key, len(key) - 4)
-            return OffsetChange(group_id, topic, partition, None if value is None else _decode_offset(value))
+            return OffsetChange(group_id, topic, partition_in(key), None if value is None else decode_offset(value))
         if record_type == GROUP_TYPE:
             group_id, _ = read_string(key, 2, False)
             return GroupChange(group_id, None if value is None else _decode_group(value))
     except UNREADABLE as error:
         raise CorruptGroupRecord(f"a record of __consumer_offsets with the key {key[:64]!r}: {error}") from error
     return None
+
+
+def is_offset_key(key: bytes) -> bool:
+    """Whether it begins as the key of an offset, of the type that is written now."""
+    return key.startswith(_OFFSET_KEY_START)
+
+
+def partition_in(key: bytes) -> int:
+    """The last field of an offset's key."""
+    partition: int = INT32.unpack_from(key, len(key) - 4)[0]
+    return partition
 
 
 @lru_cache(maxsize=_NAMES_CACHE_ENTRIES)
@@ -238,18 +253,20 @@ def _version_of(value: bytes) -> int:
     return version
 
 
-def _decode_offset(value: bytes) -> CommittedOffset:
-    if len(value) == _PLAIN_OFFSET.size:  # what nearly every commit is, and a shard may have a million to load
-        version, offset, leader_epoch, text, commit_timestamp_ms, tagged_count = _PLAIN_OFFSET.unpack(value)
-        if version == OFFSET_VALUE_VERSION and text == _EMPTY_COMPACT_TEXT and not tagged_count:
-            return CommittedOffset(offset, leader_epoch, "", commit_timestamp_ms)
-    elif len(value) == _PLAIN_OFFSET_WITH_TOPIC_ID.size:
-        version, offset, leader_epoch, text, commit_timestamp_ms, *field, topic_id = _PLAIN_OFFSET_WITH_TOPIC_ID.unpack(
-            value
-        )
-        if version == OFFSET_VALUE_VERSION and text == _EMPTY_COMPACT_TEXT and tuple(field) == _TOPIC_ID_FIELD:
-            return CommittedOffset(offset, leader_epoch, "", commit_timestamp_ms, None, uuid_of(topic_id))
-    return _decode_any_offset(value)
+def decode_offset(value: bytes) -> CommittedOffset:
+    """The value of an offset's record. Nearly all have one of two shapes, and a shard may have a million to load."""
+    try:
+        if len(value) == _PLAIN_OFFSET_WITH_TOPIC_ID.size:
+            if value.startswith(_PLAIN_START) and value[14] == _EMPTY_COMPACT_TEXT and value[23:26] == _TOPIC_ID_START:
+                _, offset, epoch, _, commit_timestamp_ms, _, _, _, topic_id = _PLAIN_OFFSET_WITH_TOPIC_ID.unpack(value)
+                return _new_tuple(CommittedOffset, (offset, epoch, "", commit_timestamp_ms, None, uuid_of(topic_id)))
+        elif len(value) == _PLAIN_OFFSET.size:
+            version, offset, epoch, text, commit_timestamp_ms, tagged_count = _PLAIN_OFFSET.unpack(value)
+            if version == OFFSET_VALUE_VERSION and text == _EMPTY_COMPACT_TEXT and not tagged_count:
+                return _new_tuple(CommittedOffset, (offset, epoch, "", commit_timestamp_ms, None, ZERO_UUID))
+        return _decode_any_offset(value)
+    except UNREADABLE as error:
+        raise CorruptGroupRecord(f"an offset of __consumer_offsets, {value[:64]!r}: {error}") from error
 
 
 def _decode_any_offset(value: bytes) -> CommittedOffset:

@@ -35,8 +35,4 @@ class Replay:
         """Decodes at most this many records; says whether all are done. Nothing is added after the first call."""
         if self._left is None:
             self._left = iter(self._latest.items())
-        count = 0
-        for key, value in islice(self._left, limit):
-            state.replay(key, value)
-            count += 1
-        return count < limit
+        return state.replay_many(islice(self._left, limit)) < limit

@@ -46,7 +46,10 @@ from barnabas.groups.records import (
     DurableChange,
     GroupMetadata,
     OffsetChange,
+    decode_offset,
     decode_record,
+    is_offset_key,
+    partition_in,
 )
 from barnabas.groups.requests import (
     CLASSIC_GROUP_TYPE,
@@ -326,6 +329,25 @@ class GroupShardState:
             self.skipped_records += 1
         else:
             self._apply(change, None)
+
+    def replay_many(self, rows: Iterable[tuple[bytes, bytes | None]]) -> int:
+        """The same for many, and how many they were. Most are offsets, of which many have group and topic in common."""
+        partitions_of: dict[bytes, dict[int, CommittedOffset]] = {}
+        count = 0
+        for key, value in rows:
+            count += 1
+            names = key[:-4]
+            if value is None or not is_offset_key(key):
+                partitions_of.clear()  # it may remove what these refer to
+                self.replay(key, value)
+            elif (partitions := partitions_of.get(names)) is not None:
+                partitions[partition_in(key)] = decode_offset(value)
+            else:
+                change = decode_record(key, value)
+                assert isinstance(change, OffsetChange)
+                self._apply(change, None)
+                partitions_of[names] = self._groups[change.group_id].offsets[change.topic]
+        return count
 
     def loaded(self, now_ms: int) -> Effects:
         """All records are replayed: members of stable groups go on, with a new session each."""

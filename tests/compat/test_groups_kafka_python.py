@@ -1,4 +1,8 @@
-"""Groups of kafka-python consumers, each a process of its own."""
+"""Groups of kafka-python consumers, each a process of its own.
+
+Spare members that take over are left to the other clients: kafka-python 3.0.12 now and then stops after an answered
+SyncGroup when many members come at once, with Apache Kafka as well.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.testing import Broker
-from tests.support.group_scenarios import GROUP_SETTINGS, live_through, make_group, share_work, take_over
+from tests.support.group_scenarios import GROUP_SETTINGS, live_through, make_group, share_work
 
 pytestmark = pytest.mark.slow
 
@@ -27,12 +31,6 @@ def test_one_group_is_a_queue(broker: Broker, tmp_path: Path) -> None:
     members, work = make_group(broker, "queue", "kafka-python", tmp_path, partitions=6, assignor="roundrobin")
     with members:
         share_work(members, work, "klamm", "frieda", "olga")
-
-
-def test_spare_members_take_over(broker: Broker, tmp_path: Path) -> None:
-    members, work = make_group(broker, "spare", "kafka-python", tmp_path, partitions=2)
-    with members:
-        take_over(members, work)
 
 
 def test_cooperative_group_is_a_queue(broker: Broker, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Builds the two compiled modules: the record kernel, and the reader of the most frequent request.
 
 They are optional: without a C compiler the install succeeds, `barnabas.records.kernel` falls back to the Python
-reference, and every request is read the general way. `BARNABAS_SANITIZE=1` builds it with AddressSanitizer, for the fuzzing run.
+reference, and every request is read the general way. `BARNABAS_SANITIZE=1` builds them with AddressSanitizer, for the
+fuzzing run.
 """
 
 import os

@@ -172,11 +172,7 @@ class Connection(FrameReceiver):
     def buffer_updated(self, nbytes: int) -> None:
         shared = self._shared
         shared.counters.bytes_in += nbytes
-        wakefulness = shared.wakefulness
-        if wakefulness is not None:
-            wakefulness.is_stirred = True
-            if not wakefulness.is_awake:
-                wakefulness.wake()
+        self._stay_awake()
         self.active_turn = shared.idle.turn
         self._is_dispatching = True
         try:
@@ -316,8 +312,16 @@ class Connection(FrameReceiver):
         self._sender.push(pieces)
         self._review_reading()
 
+    def _stay_awake(self) -> None:
+        wakefulness = self._shared.wakefulness
+        if wakefulness is not None:
+            wakefulness.is_stirred = True
+            if not wakefulness.is_awake:
+                wakefulness.wake()
+
     def sender_progressed(self) -> None:
         self.active_turn = self._shared.idle.turn
+        self._stay_awake()
         if self._is_held:
             self._review_reading()
 

@@ -109,10 +109,12 @@ BROKER_SETTINGS: Final = SettingTable("broker", (
             "Other limits for single addresses: `10.0.0.1:200,10.0.0.2:5`.", Dynamic.YES),
     _broker(CONNECTIONS, "connections.max.idle.ms", LONG, 10 * _MINUTE_MS, None,
             "A connection on which nothing happens for this long is closed; a negative number keeps it open."),
-    _broker(CONNECTIONS, "socket.send.buffer.bytes", INT, 102_400, Between(1, also=(-1,)),
-            "The size of a connection's send buffer in the kernel; -1 leaves it to the operating system."),
-    _broker(CONNECTIONS, "socket.receive.buffer.bytes", INT, 102_400, Between(1, also=(-1,)),
-            "The size of a connection's receive buffer in the kernel; -1 leaves it to the operating system."),
+    _broker(CONNECTIONS, "socket.send.buffer.bytes", INT, -1, Between(1, also=(-1,)),
+            "The size of a connection's send buffer in the kernel; -1 leaves it to the operating system. (Kafka's "
+            "default is 102400.)"),
+    _broker(CONNECTIONS, "socket.receive.buffer.bytes", INT, -1, Between(1, also=(-1,)),
+            "The size of a connection's receive buffer in the kernel; -1 leaves it to the operating system. (Kafka's "
+            "default is 102400, which halves what producers of large batches get through.)"),
     _broker(CONNECTIONS, "socket.listen.backlog.size", INT, 50, _AT_LEAST_1,
             "Connections that the kernel keeps waiting while the broker is busy."),
     _broker(CONNECTIONS, "network.awake.us", INT, 100, Between(0, 1_000_000),

@@ -48,8 +48,9 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks
 
-docs: $(VENV)/.runtime
+docs: $(VENV)/.dev
 	@$(BIN)/python -m barnabas.cli.settings_page > docs/settings.md
+	@$(BIN)/python -m barnabas.pipelines.reference docs
 
 sanitize: $(VENV)/.dev
 	@tests/sanitizer/run.sh

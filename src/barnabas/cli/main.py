@@ -23,7 +23,7 @@ import typer
 import barnabas
 from barnabas.base.errors import BarnabasError
 from barnabas.base.logs import LogFormat, configure_logging
-from barnabas.cli import cluster, config, group, log, topic
+from barnabas.cli import cluster, config, group, log, pipeline, topic
 from barnabas.cli.consume import consume
 from barnabas.cli.group_reset import reset
 from barnabas.cli.group_watch import watch
@@ -47,6 +47,7 @@ app.add_typer(group.app, name="group")
 app.add_typer(config.app, name="config")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(log.app, name="log")
+app.add_typer(pipeline.app, name="pipeline")
 app.command()(produce)
 app.command()(consume)
 

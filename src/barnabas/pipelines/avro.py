@@ -1,0 +1,147 @@
+"""Avro values to columns: the schema's types as Spark's, and decoding with fastavro in Arrow batches.
+
+A value may begin with Confluent's header, a zero byte and the schema's id in four: then it was written with the schema
+of that id, where one is listed. fastavro resolves it against the schema that the file gives. A value without the header
+is read as it stands. fastavro is an extra (`pip install 'barnabas[avro]'`).
+
+| Avro | Spark |
+|---|---|
+| boolean, int, long, float, double, string, bytes | boolean, int, bigint, float, double, string, binary |
+| date, timestamp-millis, timestamp-micros, decimal | date, timestamp, timestamp, decimal |
+| record, array, map, enum, fixed | struct, array, map, string, binary |
+| union of null and one type | that type |
+"""
+
+import io
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from barnabas.base.errors import BarnabasError
+
+PARSED: Final = "_parsed"
+REASON: Final = "_reason"
+_MAGIC: Final = 0
+_HEADER: Final = struct.Struct(">BI")
+_PRIMITIVES: Final = {
+    "boolean": "boolean",
+    "int": "int",
+    "long": "bigint",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "bytes": "binary",
+    "enum": "string",
+    "fixed": "binary",
+}
+_LOGICAL: Final = {"date": "date", "timestamp-millis": "timestamp", "timestamp-micros": "timestamp"}
+
+
+class UnsupportedAvro(BarnabasError):  # noqa: N818 - named as the fact that it is
+    """A schema that cannot become columns."""
+
+
+def columns_ddl(schema: Mapping[str, Any]) -> str:
+    """The columns of a record's schema, as in `CREATE TABLE`."""
+    if schema.get("type") != "record":
+        raise UnsupportedAvro("the schema of a value must be a record")
+    named: dict[str, Any] = {}
+    named[schema.get("name", "")] = schema
+    return ", ".join(f"`{field['name']}` {_spark_type(field['type'], named)}" for field in schema["fields"])
+
+
+def _spark_type(kind: Any, named: dict[str, Any]) -> str:
+    if isinstance(kind, list):
+        members = [member for member in kind if member != "null"]
+        if len(members) != 1:
+            raise UnsupportedAvro(f"a union of {len(members)} types cannot be a column; only null and one type can")
+        return _spark_type(members[0], named)
+    if isinstance(kind, str):
+        if kind in _PRIMITIVES:
+            return _PRIMITIVES[kind]
+        if kind not in named:
+            raise UnsupportedAvro(f"the schema has no type '{kind}'")
+        return _spark_type(named[kind], named)
+    if "name" in kind:
+        named[kind["name"]] = kind
+    logical = kind.get("logicalType")
+    if logical == "decimal":
+        return f"decimal({kind['precision']},{kind.get('scale', 0)})"
+    if logical in _LOGICAL:
+        return _LOGICAL[logical]
+    match kind["type"]:
+        case "record":
+            fields = ", ".join(f"`{field['name']}`: {_spark_type(field['type'], named)}" for field in kind["fields"])
+            return f"struct<{fields}>"
+        case "array":
+            return f"array<{_spark_type(kind['items'], named)}>"
+        case "map":
+            return f"map<string, {_spark_type(kind['values'], named)}>"
+        case inner:
+            return _spark_type(inner, named)
+
+
+@dataclass(frozen=True, slots=True)
+class AvroDecoder:
+    """For `DataFrame.mapInArrow`: adds `_parsed`, the value as a struct, and `_reason`, null where that was good."""
+
+    schema_text: str
+    writer_schema_texts: tuple[tuple[int, str], ...]
+    row_type: pa.DataType
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import fastavro
+
+        schema = fastavro.parse_schema(json.loads(self.schema_text))
+        writers = {number: fastavro.parse_schema(json.loads(text)) for number, text in self.writer_schema_texts}
+        for batch in batches:
+            yield self._decode(batch, schema, writers)
+
+    def _decode(self, batch: pa.RecordBatch, schema: Any, writers: dict[int, Any]) -> pa.RecordBatch:
+        rows: list[dict[str, Any] | None] = []
+        reasons: list[str | None] = []
+        for value in batch.column("value"):
+            row, reason = decode_value(value.as_py(), schema, writers)
+            rows.append(row)
+            reasons.append(reason)
+        added = [pa.array(rows, self.row_type), pa.array(reasons, pa.string())]
+        names = [PARSED, REASON, *batch.schema.names]
+        return pa.RecordBatch.from_arrays([*added, *batch.columns], names=names)
+
+
+def decode_value(value: bytes | None, schema: Any, writers: dict[int, Any]) -> tuple[dict[str, Any] | None, str | None]:
+    """(row, None), or (None, why it is none)."""
+    import fastavro
+
+    if value is None:
+        return None, "the value is null"
+    writer = schema
+    start = 0
+    if len(value) >= _HEADER.size and value[0] == _MAGIC:
+        number = _HEADER.unpack_from(value)[1]
+        start = _HEADER.size
+        writer = writers.get(number, schema)
+    body = io.BytesIO(value)
+    body.seek(start)
+    try:
+        row = fastavro.schemaless_reader(body, writer, schema)
+    except (
+        ValueError,
+        TypeError,
+        EOFError,
+        IndexError,
+        KeyError,
+        OverflowError,
+        fastavro.schema.SchemaParseException,
+    ) as error:
+        return None, f"the value is not Avro of the schema: {error or type(error).__name__}"
+    except (MemoryError, StopIteration) as error:  # a length of garbage
+        return None, f"the value is not Avro of the schema: {type(error).__name__}"
+    if body.tell() != len(value):
+        return None, f"the value has {len(value) - body.tell()} bytes behind the record"
+    assert isinstance(row, dict), "a record becomes a dict"
+    return row, None

@@ -1,0 +1,171 @@
+"""Finds what is wrong with a pipeline without running it: in its file, by Spark's analysis, and in the cluster.
+
+Every source and step is analysed, also after a mistake in another; only what depends on a wrong one is left out. The
+streams are empty ones (`EmptyStreams`), so nothing is read and nothing written.
+"""
+
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from barnabas.base.errors import BarnabasError
+from barnabas.client.blocking import BlockingClient
+from barnabas.pipelines.compile import Compiled, Compiler, NotCompiled, first_sentence
+from barnabas.pipelines.lakehouse import PackageMissing, require
+from barnabas.pipelines.nodes import Mistake, nearest
+from barnabas.pipelines.plans import changes, has_progress, query_plan, read_plan
+from barnabas.pipelines.sessions import SHUFFLE_PARTITIONS
+from barnabas.pipelines.spec import Pipeline, Sink
+from barnabas.pipelines.streams import EmptyStreams, kafka_options, source_options
+from barnabas.spark.options import parse_source_options
+from barnabas.spark.sink import make_stream_writer
+
+_PACKAGES: Final = {"delta": "deltalake", "iceberg": "pyiceberg"}
+_UNWRITABLE: Final = ("void", "interval")
+
+
+def check_pipeline(
+    spark: SparkSession, pipeline: Pipeline, directory: Path, topics: Collection[str] | None
+) -> list[Mistake]:
+    """All mistakes; `topics` are those of the cluster, or None when it is not to be asked."""
+    streams = EmptyStreams(spark)
+    try:
+        compiler = Compiler(spark, pipeline, directory, streams)
+        mistakes = [*_compile_mistakes(compiler), *_option_mistakes(pipeline)]
+        if topics is not None:
+            mistakes += _topic_mistakes(pipeline, topics)
+        return sorted(set(mistakes))
+    finally:
+        streams.close()
+
+
+def topics_of(bootstrap: str) -> list[str]:
+    """The names of the cluster's topics; ClusterUnreachable when no broker answers."""
+    with BlockingClient(bootstrap) as client:
+        return [topic.name for topic in client.topics()]
+
+
+def _topic_mistakes(pipeline: Pipeline, topics: Collection[str]) -> Iterator[Mistake]:
+    for source in pipeline.sources:
+        for topic in source.topics:
+            if topic not in topics:
+                line = source.entry.line_of("topics" if "topics" in source.entry.lines else "topic")
+                yield Mistake(line, f"source '{source.name}': topic '{topic}' does not exist{nearest(topic, topics)}")
+    for sink in pipeline.sinks:
+        if sink.kind == "topic" and sink.target not in topics:
+            message = f"sink '{sink.name}': topic '{sink.target}' does not exist{nearest(sink.target, topics)}"
+            yield Mistake(sink.entry.line_of("topic"), message)
+    if pipeline.dead_letter is not None and pipeline.dead_letter not in topics:
+        hint = nearest(pipeline.dead_letter, topics)
+        message = f"the dead-letter topic '{pipeline.dead_letter}' does not exist{hint}"
+        yield Mistake(pipeline.entry.line_of("dead_letter"), message)
+
+
+def _option_mistakes(pipeline: Pipeline) -> Iterator[Mistake]:
+    """What the source refuses: settings of the client, offsets to start at."""
+    for source in pipeline.sources:
+        if source.is_table:
+            continue
+        options = {name.lower(): value for name, value in source_options(pipeline, source).items()}
+        try:
+            parse_source_options(options, is_streaming=True)
+        except BarnabasError as error:
+            is_start = "startingoffsets" in str(error).lower()
+            line = source.entry.line_of("starting") if is_start else pipeline.entry.line_of("kafka")
+            yield Mistake(line, f"source '{source.name}': {error}")
+
+
+def _compile_mistakes(compiler: Compiler) -> Iterator[Mistake]:
+    pipeline = compiler.pipeline
+    frames: dict[str, DataFrame] = {}
+    for name in [source.name for source in pipeline.sources] + [step.name for step in pipeline.steps]:
+        if all(needed in frames for needed in pipeline.inputs_of(name)):
+            try:
+                # Which sink it is for makes no difference for what Spark finds.
+                frames[name] = compiler.frame(name, frames, pipeline.sinks[0])
+            except NotCompiled as error:
+                compiler.spark.catalog.dropTempView(name)
+                yield error.mistake
+    for sink in pipeline.sinks:
+        if sink.input in frames:
+            yield from _sink_mistakes(compiler, sink, frames[sink.input])
+
+
+def _sink_mistakes(compiler: Compiler, sink: Sink, frame: DataFrame) -> Iterator[Mistake]:
+    try:
+        rows = compiler.shaped(sink, frame)
+    except NotCompiled as error:
+        yield error.mistake
+        return
+    if not rows.isStreaming:
+        yield Mistake(sink.entry.line_of("from"), f"sink '{sink.name}' writes '{sink.input}', which is no stream")
+        return
+    yield from _writing_mistakes(compiler.pipeline, sink, rows)
+    problem = unsupported(compiler.spark, rows, sink.mode)
+    if problem is not None:
+        yield Mistake(sink.entry.line_of("mode"), f"sink '{sink.name}' in mode {sink.mode}: {problem}")
+        return
+    yield from plan_mistakes(compiler, sink)
+
+
+def _writing_mistakes(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> Iterator[Mistake]:
+    if sink.kind == "topic":
+        try:
+            make_stream_writer(rows.schema, kafka_options(pipeline) | {"topic": sink.target}, overwrite=False)
+        except (BarnabasError, ValueError) as error:
+            yield Mistake(sink.entry.line_of("topic"), f"sink '{sink.name}': {error}")
+    elif sink.kind in _PACKAGES:
+        try:
+            require(_PACKAGES[sink.kind], sink.kind)
+        except PackageMissing as error:
+            yield Mistake(sink.entry.line_of(sink.kind), f"sink '{sink.name}': {error}")
+    if sink.kind == "parquet":
+        if set(rows.columns) <= set(sink.partition_by):
+            message = f"sink '{sink.name}' partitions by all of its columns, so that none is left for the files"
+            yield Mistake(sink.entry.line_of("partition_by"), message)
+        for column in rows.schema:
+            if any(kind in column.dataType.simpleString() for kind in _UNWRITABLE):
+                message = f"sink '{sink.name}': column '{column.name}' is of type {column.dataType.simpleString()},"
+                yield Mistake(sink.entry.line, f"{message} which Parquet does not have")
+    for name in sorted({name for name in rows.columns if rows.columns.count(name) > 1}):
+        yield Mistake(sink.entry.line_of("from"), f"sink '{sink.name}' has two columns '{name}'; name one of them anew")
+
+
+def unsupported(spark: SparkSession, rows: DataFrame, mode: str) -> str | None:
+    """What Spark says against running these rows as a stream in this mode; None when nothing.
+
+    Spark asks itself the same when a query starts: there a missing watermark shows, and what a mode cannot do.
+    """
+    virtual_machine: Any = spark._jvm
+    modes = virtual_machine.org.apache.spark.sql.streaming.OutputMode
+    output_mode = {"append": modes.Append, "update": modes.Update, "complete": modes.Complete}[mode]()
+    checker = virtual_machine.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    try:
+        checker.checkForStreaming(rows._jdf.queryExecution().analyzed(), output_mode)
+    except PySparkException as error:
+        return first_sentence(str(error))
+    return None
+
+
+def plan_mistakes(compiler: Compiler, sink: Sink) -> Iterator[Mistake]:
+    """What stands against going on from the checkpoint, if there is one."""
+    pipeline = compiler.pipeline
+    checkpoint = compiler.directory / pipeline.checkpoint
+    plan = read_plan(checkpoint)
+    if plan is None:
+        return
+    before = plan.queries.get(sink.name)
+    if before is not None and has_progress(checkpoint, sink):
+        compiled: Compiled = compiler.compile(sink)
+        yield from changes(sink, before, query_plan(pipeline, compiled), checkpoint / sink.name)
+    wanted = pipeline.spark.get(SHUFFLE_PARTITIONS)
+    if wanted is not None and int(wanted) != plan.shuffle_partitions:
+        message = (
+            f"{SHUFFLE_PARTITIONS} is {wanted}, and the checkpoint in {os.fspath(checkpoint)} was made with"
+            f" {plan.shuffle_partitions}: leave it at that, or begin anew with another checkpoint"
+        )
+        yield Mistake(pipeline.entry.line_of("spark"), message)

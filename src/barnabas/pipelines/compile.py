@@ -1,0 +1,259 @@
+"""A pipeline as Spark's objects: for each sink a streaming DataFrame, with everything it needs before it.
+
+Each sink is a query of its own and gets its own streams, so that its progress is committed to its own group. The names
+of sources and steps are views of the session; a query is analysed when it is compiled, so the views of the next sink
+may replace them.
+
+Where records come from is an argument (`Streams`): the cluster for `run`, empty ones for `check`, which so analyses
+exactly what would run. Mistakes that Spark finds are raised as `NotCompiled`, with the line of the file.
+"""
+
+import importlib
+import re
+import sys
+import sysconfig
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, NoReturn, Protocol
+
+from pyspark import cloudpickle
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from barnabas.base.errors import BarnabasError
+from barnabas.pipelines.avro import UnsupportedAvro
+from barnabas.pipelines.nodes import Entry, Mistake, nearest
+from barnabas.pipelines.parsing import Parser, UnreadableSchema
+from barnabas.pipelines.spec import Pipeline, Sink, Source, Step
+
+_PLACE_IN_SQL: Final = re.compile(r"\(line (\d+), pos (\d+)\)|line (\d+),? pos (\d+)")
+_ERROR_CLASS: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
+_TIME_MODES: Final = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}
+
+
+class NotCompiled(BarnabasError):  # noqa: N818 - named as the fact that it is
+    """Spark, or a module, does not take what the file says."""
+
+    def __init__(self, mistake: Mistake) -> None:
+        super().__init__(mistake.message)
+        self.mistake = mistake
+
+
+class Streams(Protocol):
+    """Where the records of sources come from."""
+
+    def stream(self, source: Source, parser: Parser, group: str) -> DataFrame: ...
+
+    def table(self, source: Source, parser: Parser) -> DataFrame: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """One query before it starts: the rows, and how the sink wants them."""
+
+    sink: Sink
+    rows: DataFrame
+    parsers: tuple[Parser, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """`directory` is that of the file: paths and Python modules are looked for from there."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    directory: Path
+    streams: Streams
+
+    def compile(self, sink: Sink) -> Compiled:
+        """NotCompiled with the first mistake on the way to this sink."""
+        frames: dict[str, DataFrame] = {}
+        for name in self.pipeline.needed_for(sink):
+            frames[name] = self.frame(name, frames, sink)
+        parsers = tuple(self.parser(source, sink) for source in self.pipeline.sources if source.name in frames)
+        return Compiled(sink, self.shaped(sink, frames[sink.input]), parsers)
+
+    def frame(self, name: str, frames: dict[str, DataFrame], sink: Sink) -> DataFrame:
+        """A source or step, as a view too; `frames` has what it needs."""
+        source = self.pipeline.source(name)
+        if source is not None:
+            frame = self._source(source, self.parser(source, sink), self.pipeline.query_name(sink))
+        else:
+            step = self.pipeline.step(name)
+            assert step is not None, "names were checked when the file was read"
+            frame = self._step(step, frames)
+        frame.createOrReplaceTempView(name)
+        return frame
+
+    def parser(self, source: Source, sink: Sink) -> Parser:
+        owner = self.pipeline.dead_letter_owners().get(source.name)
+        return Parser(self.pipeline, source, self.directory, owner == sink.name)
+
+    def _source(self, source: Source, parser: Parser, group: str) -> DataFrame:
+        key = "schema"
+        try:
+            parser.check_schema()
+            key = "schema" if source.event_time is None else "event_time"
+            if source.is_table:
+                return parser.parse(self.streams.table(source, parser))
+            frame = parser.parse(self.streams.stream(source, parser, group))
+        except (UnreadableSchema, UnsupportedAvro) as error:
+            key = error.key if isinstance(error, UnreadableSchema) else "avro_schema"
+            raise NotCompiled(Mistake(source.entry.line_of(key), f"source '{source.name}': {error}")) from error
+        except PySparkException as error:
+            _refuse(error, source.entry, key, f"source '{source.name}'")
+        if source.event_time is not None and source.event_time not in frame.columns:
+            line = source.entry.line_of("event_time")
+            hint = nearest(source.event_time, frame.columns)
+            raise NotCompiled(
+                Mistake(line, f"source '{source.name}' has no column '{source.event_time}' for its event time{hint}")
+            )
+        return frame
+
+    def _step(self, step: Step, frames: dict[str, DataFrame]) -> DataFrame:
+        what = f"step '{step.name}'"
+        try:
+            match step.kind:
+                case "sql":
+                    frame = self.spark.sql(step.code)
+                case "python":
+                    frame = self._python(step, frames)
+                case _:
+                    frame = self._stateful(step, frames)
+            if step.event_time is not None:
+                frame = frame.withWatermark(step.event_time, f"{step.watermark_ms} milliseconds")
+            assert frame.columns is not None, "looking at the columns makes Spark analyse"
+        except PySparkException as error:
+            _refuse(error, step.entry, step.kind, what, is_sql=step.kind == "sql")
+        return frame
+
+    def _python(self, step: Step, frames: dict[str, DataFrame]) -> DataFrame:
+        function = self._load(step)
+        try:
+            frame = function(*(frames[name] for name in step.inputs))
+        except PySparkException:
+            raise
+        except Exception as error:
+            message = f"step '{step.name}': {step.code} failed: {type(error).__name__}: {error}"
+            raise NotCompiled(Mistake(step.entry.line_of(step.kind), message)) from error
+        if not isinstance(frame, DataFrame):
+            message = f"step '{step.name}': {step.code} returned {type(frame).__name__}, not a DataFrame"
+            raise NotCompiled(Mistake(step.entry.line_of(step.kind), message))
+        return frame
+
+    def _stateful(self, step: Step, frames: dict[str, DataFrame]) -> DataFrame:
+        processor = self._load(step)
+        assert step.schema is not None, "checked when the file was read"
+        return (
+            frames[step.inputs[0]]
+            .groupBy(*step.key)
+            .transformWithStateInPandas(
+                processor(),
+                outputStructType=step.schema,
+                outputMode=step.output,
+                timeMode=_TIME_MODES[step.time],
+                eventTimeColumnName=step.event_time or "",
+            )
+        )
+
+    def _load(self, step: Step) -> Callable[..., Any]:
+        """The function or class that a step names; modules beside the file are found too."""
+        module_name, _, name = step.code.partition(":")
+        if str(self.directory) not in sys.path:
+            sys.path.insert(0, str(self.directory))
+        line = step.entry.line_of(step.kind)
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError as error:
+            raise NotCompiled(Mistake(line, f"step '{step.name}': cannot import {module_name}: {error}")) from error
+        send_along(module, self.directory)
+        found = getattr(module, name, None)
+        if not callable(found):
+            hint = nearest(name, [name for name in vars(module) if not name.startswith("_")])
+            raise NotCompiled(Mistake(line, f"step '{step.name}': {module_name} has no '{name}' to call{hint}"))
+        return found  # type: ignore[no-any-return]
+
+    def shaped(self, sink: Sink, rows: DataFrame) -> DataFrame:
+        """The columns as the sink writes them: key, value, headers and partition for a topic, else all."""
+        for name in sink.partition_by:
+            if name not in rows.columns:
+                line = sink.entry.line_of("partition_by")
+                message = f"sink '{sink.name}' has no column '{name}' to partition by{nearest(name, rows.columns)}"
+                raise NotCompiled(Mistake(line, message))
+        return self._as_records(sink, rows) if sink.kind == "topic" else rows
+
+    def _as_records(self, sink: Sink, rows: DataFrame) -> DataFrame:
+        columns = []
+        if sink.key is not None:
+            columns.append(self._expression(sink, rows, "key", sink.key, "string").alias("key"))
+        columns.append(self._value(sink, rows).alias("value"))
+        if sink.headers:
+            headers = [
+                sql.struct(
+                    sql.lit(name).alias("key"),
+                    self._expression(sink, rows, "headers", text, "string").cast("binary").alias("value"),
+                )
+                for name, text in sink.headers.items()
+            ]
+            columns.append(sql.array(*headers).alias("headers"))
+        if sink.partition is not None:
+            columns.append(self._expression(sink, rows, "partition", sink.partition, "int").alias("partition"))
+        return rows.select(*columns)
+
+    def _value(self, sink: Sink, rows: DataFrame) -> Column:
+        if sink.value is not None:
+            return self._expression(sink, rows, "value", sink.value, "string")
+        if sink.format in ("text", "raw"):
+            if "value" not in rows.columns:
+                message = f"sink '{sink.name}' has format {sink.format} and needs a column 'value'"
+                raise NotCompiled(Mistake(sink.entry.line_of("format"), message))
+            return self._expression(sink, rows, "format", "value", "string")
+        visible = [sql.col(f"`{name}`") for name in rows.columns if not name.startswith("_")]
+        if not visible:
+            message = f"sink '{sink.name}' has no column to write: those that begin with '_' are left out"
+            raise NotCompiled(Mistake(sink.entry.line_of("from"), message))
+        as_text = sql.to_json if sink.format == "json" else sql.to_csv
+        return as_text(sql.struct(*visible))
+
+    def _expression(self, sink: Sink, rows: DataFrame, key: str, text: str, kind: str) -> Column:
+        """An expression of the file over the rows, as the type that is written; bytes stay bytes."""
+        try:
+            found = rows.select(sql.expr(text)).schema[0].dataType.simpleString()
+        except PySparkException as error:
+            _refuse(error, sink.entry, key, f"'{key}' of sink '{sink.name}'")
+        return sql.expr(text) if found == "binary" and kind == "string" else sql.expr(text).cast(kind)
+
+
+def send_along(module: ModuleType, directory: Path) -> None:
+    """Lets Spark send a user's module to its workers, which cannot import what is not installed there.
+
+    So it goes for the module itself, and for those in the pipeline's directory that are loaded with it.
+    """
+    paths = sysconfig.get_paths()
+    installed = tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    for one in [module, *list(sys.modules.values())]:
+        origin = getattr(one, "__file__", None)
+        if origin is None or origin.startswith(installed):
+            continue
+        if one is module or Path(origin).is_relative_to(directory.resolve()):
+            cloudpickle.register_pickle_by_value(one)  # type: ignore[no-untyped-call]
+
+
+def _refuse(error: PySparkException, entry: Entry, key: str, what: str, *, is_sql: bool = False) -> NoReturn:
+    """Raises what Spark said, as one line at the right place."""
+    line = entry.line_of(key)
+    text = str(error)
+    match = _PLACE_IN_SQL.search(text) if is_sql and isinstance(error, AnalysisException | ParseException) else None
+    if match is not None:
+        line = entry.text_lines.get(key, line) + int(match[1] or match[3]) - 1
+    raise NotCompiled(Mistake(line, f"{what}: {first_sentence(text)}")) from error
+
+
+def first_sentence(text: str) -> str:
+    """What Spark says first, without the name of the error, the place and the plan."""
+    head = text.split("\n\n", 1)[0].split(";\n", 1)[0].split(" SQLSTATE", 1)[0]
+    head = _ERROR_CLASS.sub("", " ".join(head.split()))
+    return _PLACE_IN_SQL.sub("", head).rstrip(" .;:")

@@ -1,0 +1,212 @@
+"""From records to rows: each format's parser, and what becomes of a record that does not parse.
+
+```
+records ──parse──▶ columns, metadata, _bad ──▶ on_error ──▶ columns, metadata
+                                                  ├ fail          the query stops and says which record
+                                                  ├ drop          counted, and gone
+                                                  └ dead_letter   counted; the query that owns them writes them
+```
+
+A bad value never stops a query by itself: Spark's parsers give null and mark the row, and a column that the schema
+calls NOT NULL makes a row without it bad too. The parsers run in the JVM; only Avro, and rows on their way past the
+dead-letter writer, go through Python, as Arrow batches.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import StringType, StructField, StructType
+
+from barnabas.base.errors import BarnabasError
+from barnabas.pipelines.avro import PARSED, REASON, AvroDecoder, columns_ddl
+from barnabas.pipelines.dead_letters import BAD, BAD_TYPE, DeadLetters
+from barnabas.pipelines.spec import Pipeline, Source
+
+RECORD_TYPES: Final = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "headers": "array<struct<key: string, value: binary>>",
+}
+_ORIGIN: Final = ("key", "topic", "partition", "offset", "timestamp")
+_CORRUPT: Final = "_corrupt"
+
+
+class UnreadableSchema(BarnabasError):  # noqa: N818 - named as the fact that it is
+    """A schema, or its file, that cannot be used. `key` is the key of the source at fault."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+@dataclass(frozen=True, slots=True)
+class Parser:
+    """What reading one source needs to know. `writes_dead_letters`: whether this query is the one that does."""
+
+    pipeline: Pipeline
+    source: Source
+    directory: Path
+    writes_dead_letters: bool
+
+    def record_columns(self) -> list[str]:
+        """Which columns of the records are needed: the fewer, the faster they are read."""
+        needed = {"value", *self.source.metadata}
+        if self.source.on_error in ("dead_letter", "fail") and self.source.format not in ("text", "raw"):
+            needed |= {*_ORIGIN}
+        return [name for name in RECORD_TYPES if name in needed]
+
+    def record_schema(self) -> str:
+        return ", ".join(f"{name} {RECORD_TYPES[name]}" for name in self.record_columns())
+
+    @property
+    def observation(self) -> str:
+        """The name under which a query's progress counts the bad records of this source."""
+        return f"bad_{self.source.name}"
+
+    def parse(self, records: DataFrame) -> DataFrame:
+        rows = self._parsed(records)
+        if self.source.event_time is not None and self.source.watermark_ms is not None:
+            rows = rows.withWatermark(self.source.event_time, f"{self.source.watermark_ms} milliseconds")
+        return rows
+
+    def _parsed(self, records: DataFrame) -> DataFrame:
+        match self.source.format:
+            case "raw":
+                return records.select("value", *self._metadata())
+            case "text":
+                return records.select(sql.col("value").cast("string").alias("value"), *self._metadata())
+            case "avro":
+                return self._split(*self._avro(records))
+            case _:
+                return self._split(*self._json_or_csv(records))
+
+    def _metadata(self) -> list[Column]:
+        columns = []
+        for name in self.source.metadata:
+            column = sql.col(name)
+            if name == "key" and self.source.is_key_text:
+                column = column.cast("string")
+            columns.append(column.alias(f"_{name}"))
+        return columns
+
+    def columns(self) -> StructType:
+        """The columns that the schema gives, without the metadata."""
+        if self.source.format == "avro":
+            return _struct(columns_ddl(self._avro_schema()))
+        assert self.source.schema is not None, "checked when the file was read"
+        return _struct(self.source.schema)
+
+    def check_schema(self) -> None:
+        """Raises what is wrong with the schema, before anything else is looked at."""
+        if self.source.format not in ("text", "raw"):
+            self.columns()
+
+    def _json_or_csv(self, records: DataFrame) -> tuple[DataFrame, list[Column], Column]:
+        wanted = self.columns()
+        nullable = StructType([StructField(field.name, field.dataType) for field in wanted])
+        schema = StructType([*nullable, StructField(_CORRUPT, StringType())])
+        options = {**self.source.parse, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+        text = sql.col("value").cast("string")
+        if self.source.format == "json":
+            parsed = sql.from_json(text, schema, options)
+        else:
+            parsed = sql.from_csv(text, schema.toDDL(), options)
+        frame = records.withColumn(PARSED, parsed)
+        reason = sql.when(sql.col("value").isNull(), "the value is null").when(
+            sql.col(PARSED).isNull() | sql.col(f"{PARSED}.{_CORRUPT}").isNotNull(),
+            f"the value does not fit the schema ({self.source.format})",
+        )
+        for field in wanted:
+            if not field.nullable:
+                reason = reason.when(sql.col(f"{PARSED}.`{field.name}`").isNull(), f"field '{field.name}' is missing")
+        return frame, [sql.col(f"{PARSED}.`{field.name}`").alias(field.name) for field in wanted], reason
+
+    def _avro(self, records: DataFrame) -> tuple[DataFrame, list[Column], Column]:
+        wanted = self.columns()
+        decoder = AvroDecoder(
+            json.dumps(self._avro_schema()),
+            tuple(
+                (int(number), self._text_of("writer_schemas", name))
+                for number, name in self.source.writer_schemas.items()
+            ),
+            to_arrow_type(wanted, timezone="UTC"),
+        )
+        schema = StructType([StructField(PARSED, wanted), StructField(REASON, StringType()), *records.schema])
+        frame = records.mapInArrow(decoder, schema)
+        return frame, [sql.col(f"{PARSED}.`{field.name}`").alias(field.name) for field in wanted], sql.col(REASON)
+
+    def _avro_schema(self) -> dict[str, object]:
+        assert self.source.avro_schema is not None, "checked when the file was read"
+        schema = json.loads(self._text_of("avro_schema", self.source.avro_schema))
+        if not isinstance(schema, dict):
+            raise UnreadableSchema("avro_schema", "the Avro schema must be a record")
+        return schema
+
+    def _text_of(self, key: str, name: str) -> str:
+        """The text of a schema's file, which is JSON."""
+        try:
+            text = (self.directory / name).read_text(encoding="utf-8")
+            json.loads(text)
+        except OSError as error:
+            raise UnreadableSchema(key, f"cannot read {name}: {error.strerror}") from error
+        except ValueError as error:
+            raise UnreadableSchema(key, f"{name} is not JSON: {error}") from error
+        return text
+
+    def _split(self, frame: DataFrame, columns: list[Column], reason: Column) -> DataFrame:
+        if self.source.on_error == "fail":
+            return frame.filter(self._or_stop(reason)).select(*columns, *self._metadata())
+        if self.source.on_error == "drop":
+            return (
+                self._counted(frame.select(*columns, *self._metadata(), reason.alias(BAD)))
+                .filter(sql.col(BAD).isNull())
+                .drop(BAD)
+            )
+        origin = sql.struct(reason.alias("reason"), *(sql.col(name) for name in RECORD_TYPES if name != "headers"))
+        bad = sql.when(reason.isNotNull(), origin.cast(BAD_TYPE)).alias(BAD)
+        counted = self._counted(frame.select(*columns, *self._metadata(), bad))
+        if not self.writes_dead_letters:
+            return counted.filter(sql.col(BAD).isNull()).drop(BAD)
+        assert self.pipeline.dead_letter is not None, "checked when the file was read"
+        kinds = tuple((field.name, field.dataType.simpleString()) for field in self.columns())
+        letters = DeadLetters(
+            self.pipeline.bootstrap,
+            self.pipeline.dead_letter,
+            self.pipeline.name,
+            self.source.name,
+            kinds if self.source.format == "json" else (),
+        )
+        return counted.mapInArrow(letters, counted.drop(BAD).schema)
+
+    def _counted(self, frame: DataFrame) -> DataFrame:
+        return frame.observe(self.observation, sql.count(sql.col(BAD)).alias("rows"))
+
+    def _or_stop(self, reason: Column) -> Column:
+        where = sql.concat(
+            sql.lit(f"source '{self.source.name}': "),
+            reason,
+            sql.lit("; the record is "),
+            sql.col("topic"),
+            sql.lit("-"),
+            sql.col("partition").cast("string"),
+            sql.lit(" at offset "),
+            sql.col("offset").cast("string"),
+            sql.lit("; see 'on_error' and 'dead_letter'"),
+        )
+        return sql.when(reason.isNull(), sql.lit(True)).otherwise(sql.raise_error(where).cast("boolean"))
+
+
+def _struct(ddl: str) -> StructType:
+    parsed = StructType.fromDDL(ddl)
+    if not isinstance(parsed, StructType):
+        raise UnreadableSchema("schema", f"'{ddl}' is a single type; columns have names, as in 'host string'")
+    return parsed

@@ -1,0 +1,82 @@
+"""The Spark session of a pipeline: its settings, its log, and a JVM that outlives a signal to the process group.
+
+| setting | default | why |
+|---|---|---|
+| `spark.sql.shuffle.partitions` | the cores | Spark's 200 cost seconds in every batch of a small pipeline |
+| `spark.sql.streaming.stateStore.providerClass` | RocksDB | state beyond memory, and what transformWithState needs |
+| `spark.sql.session.timeZone` | UTC | the same file gives the same windows everywhere |
+| `spark.sql.ansi.enabled` | false | a bad cast gives null, and does not stop the query |
+| `spark.ui.enabled` | false | a port that nobody asked for |
+
+What the file says under `spark` comes over these. Ctrl-C, or SIGTERM to the whole process group, must reach the driver
+alone: the JVM runs in a session of its own, and ends by itself when the driver's end of its pipe closes. What the JVM
+and Spark's workers say goes to a file, where one is given.
+"""
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from barnabas.spark.sessions import SparkUnavailable, session
+
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+DEFAULTS: Final = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.stopTimeout": "60s",
+    "spark.sql.streaming.numRecentProgressUpdates": "50",
+}
+_DEFAULT_MASTER: Final = "local[*]"
+_CHATTY_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""PySpark prints every error of analysis as JSON, before it raises it; the raised one is told as a line."""
+
+
+def start_session(
+    name: str, master: str | None, settings: Mapping[str, str], log_file: Path | None = None
+) -> SparkSession:
+    """The session of this process, made with these settings over the defaults, where there is none yet."""
+    chosen = {**DEFAULTS, **settings}
+    for chatty in _CHATTY_LOGGERS:
+        logging.getLogger(chatty).setLevel(logging.CRITICAL + 1)
+    if SparkContext._active_spark_context is None:
+        _start_context(name, master or chosen.get("spark.master", _DEFAULT_MASTER), chosen, log_file)
+    spark = session(name, settings=chosen)
+    if SHUFFLE_PARTITIONS not in settings:
+        spark.conf.set(SHUFFLE_PARTITIONS, str(spark.sparkContext.defaultParallelism))
+    return spark
+
+
+def _start_context(name: str, master: str, settings: Mapping[str, str], log_file: Path | None) -> None:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    conf = SparkConf(loadDefaults=False)
+    conf.setMaster(master).setAppName(name).setAll(list(settings.items()))
+    options: dict[str, Any] = {"start_new_session": True}
+    try:
+        if log_file is None:
+            gateway = launch_gateway(conf=conf, popen_kwargs=options)  # type: ignore[no-untyped-call]
+        else:
+            log_file.parent.mkdir(parents=True, exist_ok=True)
+            with open(log_file, "ab") as log:
+                options |= {"stdout": log, "stderr": subprocess.STDOUT}
+                gateway = launch_gateway(conf=conf, popen_kwargs=options)  # type: ignore[no-untyped-call]
+    except PySparkRuntimeError as error:
+        where = "" if log_file is None else f"; {log_file} has what it said"
+        raise SparkUnavailable(f"Spark did not start; it needs Java 17 or newer{where}") from error
+    SparkContext(gateway=gateway, conf=conf)

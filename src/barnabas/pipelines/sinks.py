@@ -1,0 +1,95 @@
+"""Starts the query of a sink: where its rows go, in which mode, and what makes each batch count once.
+
+| sink | written by | a batch that is tried again |
+|---|---|---|
+| topic | `format("barnabas")`, update mode by `write_stream` | may repeat records |
+| parquet | `barnabas.pipelines.files` | is skipped: its manifest is there |
+| delta | `deltalake` | is skipped: the table keeps the batch's number |
+| iceberg | `pyiceberg` | is skipped: a snapshot's summary keeps the batch's number |
+| console | this process's output | is shown again |
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from barnabas.pipelines.compile import Compiled
+from barnabas.pipelines.file_tasks import RESULT_DDL, ParquetTask
+from barnabas.pipelines.files import ParquetDirectory, WrittenFile
+from barnabas.pipelines.lakehouse import delta_writer, iceberg_writer, query_id_of
+from barnabas.pipelines.spec import Pipeline, Sink
+from barnabas.pipelines.streams import kafka_options
+from barnabas.spark.update_mode import write_stream
+
+_COMPACT_EVERY: Final = 16
+
+ShowRows = Callable[[str, int, list[str], list[list[str]], int], None]
+"""(sink, batch, columns, rows, rows in all): how the console shows a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Starter:
+    """Starts queries. `directory` is that of the pipeline's file."""
+
+    pipeline: Pipeline
+    directory: Path
+    checkpoint: Path
+    show_rows: ShowRows
+
+    def start(self, compiled: Compiled, *, is_once: bool) -> StreamingQuery:
+        sink = compiled.sink
+        writer = self._writer(sink, compiled.rows)
+        writer = writer.queryName(self.pipeline.query_name(sink)).outputMode(sink.mode)
+        writer = writer.option("checkpointLocation", str(self.checkpoint / sink.name))
+        if is_once:
+            writer = writer.trigger(availableNow=True)
+        elif sink.trigger_ms is not None:
+            writer = writer.trigger(processingTime=f"{sink.trigger_ms} milliseconds")
+        return writer.start()
+
+    def _writer(self, sink: Sink, rows: DataFrame) -> DataStreamWriter:
+        match sink.kind:
+            case "topic":
+                options = kafka_options(self.pipeline) | {"topic": sink.target}
+                return write_stream(rows, options, output_mode=sink.mode)
+            case "parquet":
+                return rows.writeStream.foreachBatch(self._parquet(sink))
+            case "console":
+                return rows.writeStream.foreachBatch(self._console(sink))
+            case _:
+                write = delta_writer if sink.kind == "delta" else iceberg_writer
+                return rows.writeStream.foreachBatch(write(sink, self.directory))
+
+    def _parquet(self, sink: Sink) -> Callable[[DataFrame, int], None]:
+        table = ParquetDirectory(self.directory / sink.target)
+        table.recover()
+
+        def write(rows: DataFrame, batch_id: int) -> None:
+            query_id = query_id_of(rows)
+            if table.is_committed(query_id, batch_id):
+                return
+            staged = table.stage(query_id, batch_id)
+            ordered = rows.sortWithinPartitions(*sink.partition_by) if sink.partition_by else rows
+            task = ParquetTask(str(staged), batch_id, sink.partition_by)
+            files = [WrittenFile(*row) for row in ordered.mapInArrow(task, RESULT_DDL).collect()]
+            table.commit(query_id, batch_id, staged, files)
+            if batch_id % _COMPACT_EVERY == _COMPACT_EVERY - 1:
+                table.compact(sink.compact_files, sink.compact_bytes_below)
+
+        return write
+
+    def _console(self, sink: Sink) -> Callable[[DataFrame, int], None]:
+        def write(rows: DataFrame, batch_id: int) -> None:
+            table = rows.toArrow()
+            shown = [
+                ["" if value is None else str(value) for value in row.values()]
+                for row in table[: sink.rows].to_pylist()
+            ]
+            self.show_rows(sink.name, batch_id, table.column_names, shown, table.num_rows)
+
+        return write

@@ -1,0 +1,51 @@
+"""A process that writes batches into a Parquet directory as a query of Spark would, until it is killed or done.
+
+`python -m tests.pipelines.table_writer DIRECTORY BATCHES`. A batch is logged after it is committed, so the last one may
+be tried again, as Spark does. Batch n has the numbers from n * ROWS on, in two groups; every third joins small files.
+"""
+
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+
+from barnabas.pipelines.file_tasks import ParquetTask
+from barnabas.pipelines.files import ParquetDirectory, WrittenFile
+
+ROWS = 40
+QUERY = "0d5b6f7a-0000-4000-8000-000000000001"
+
+
+def rows_of(batch_id: int) -> pa.RecordBatch:
+    numbers = list(range(batch_id * ROWS, (batch_id + 1) * ROWS))
+    return pa.RecordBatch.from_pydict(
+        {"number": numbers, "half": ["a" if n % ROWS < ROWS // 2 else "b" for n in numbers]}
+    )
+
+
+def write_batch(table: ParquetDirectory, batch_id: int) -> None:
+    if table.is_committed(QUERY, batch_id):
+        return
+    staged = table.stage(QUERY, batch_id)
+    files = []
+    for told in ParquetTask(str(staged), batch_id, ("half",))(iter([rows_of(batch_id)])):
+        files += [WrittenFile(**row) for row in told.to_pylist()]
+    table.commit(QUERY, batch_id, staged, files)
+
+
+def main(directory: Path, batches: int) -> None:
+    log = directory / "log"
+    done = int(log.read_text()) if log.exists() else -1
+    table = ParquetDirectory(directory / "table")
+    table.recover()
+    for batch_id in range(done + 1, batches):
+        write_batch(table, batch_id)
+        if batch_id % 3 == 2:
+            table.compact(files_min=2, bytes_below=1 << 20)
+        temporary = log.with_suffix(".new")
+        temporary.write_text(str(batch_id))
+        temporary.rename(log)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

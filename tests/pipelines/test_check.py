@@ -1,0 +1,93 @@
+"""What `barnabas pipeline check` finds without running a pipeline, each with its line."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.pipelines.nodes import Mistake
+from barnabas.pipelines.spec import read_pipeline
+from tests.pipelines.samples import VIEWS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install barnabas[spark]")
+
+TOPICS = ("views", "users", "counts", "dead")
+NEW_STEP = "  pages:\n"
+
+
+def check(session: "SparkSession", directory: Path, text: str, topics: tuple[str, ...] = TOPICS) -> list[Mistake]:
+    from barnabas.pipelines.check import check_pipeline
+
+    return check_pipeline(session, read_pipeline(text, "views.yaml"), directory, topics)
+
+
+def test_pipeline_without_mistakes_passes(pipeline_session: "SparkSession", tmp_path: Path) -> None:
+    assert check(pipeline_session, tmp_path, VIEWS) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "message"),
+    [
+        pytest.param("v.page, v.at", "v.pagee, v.at", 19, "`v`.`pagee` cannot be resolved", id="unknown column"),
+        pytest.param("FROM views v LEFT", "FORM views v LEFT", 20, "yntax error", id="bad SQL"),
+        pytest.param("FROM views v LEFT", "FROM veiws v LEFT", 20, "`veiws` cannot be found", id="unknown view"),
+        pytest.param("    watermark: 10 seconds\n", "", 25, "without watermark", id="missing watermark"),
+        pytest.param("event_time: at", "event_time: page", 8, "page", id="event time that is no time"),
+        pytest.param("event_time: at", "event_time: att", 8, "att", id="event time that is no column"),
+        pytest.param("page string, at", "page strin, at", 7, "STRIN", id="schema with unknown type"),
+        pytest.param("key: page", "key: pag", 29, "`pag` cannot be resolved", id="unknown column in key"),
+        pytest.param("partition_by: page", "partition_by: pages", 33, "did you mean 'page'?", id="unknown partition"),
+        pytest.param("topic: counts", "topic: count", 28, "did you mean 'counts'?", id="unknown topic of sink"),
+        pytest.param("    topic: views", "    topic: view", 6, "did you mean 'views'?", id="unknown topic of source"),
+        pytest.param(
+            "dead_letter: dead", "dead_letter: ded", 3, "did you mean 'dead'?", id="unknown dead-letter topic"
+        ),
+        pytest.param("checkpoint: checkpoint\n", "checkpoint: c\nkafka: {acs: all}\n", 3, "acs", id="unknown setting"),
+        pytest.param(
+            "    parquet: table\n    partition_by: page",
+            "    delta: table\n    mode: complete",
+            33,
+            "mode complete",
+            id="mode that the rows cannot have",
+        ),
+        pytest.param(
+            NEW_STEP,
+            "  more:\n    python: nowhere.to_be:found\n    inputs: views\n  pages:\n",
+            22,
+            "nowhere",
+            id="no module",
+        ),
+        pytest.param(
+            NEW_STEP, "  more:\n    python: json:lods\n    inputs: views\n  pages:\n", 22, "'loads'", id="no function"
+        ),
+        pytest.param(
+            NEW_STEP,
+            "  more:\n    python: json:dumps\n    inputs: views\n  pages:\n",
+            22,
+            "json:dumps failed",
+            id="raises",
+        ),
+    ],
+)
+def test_mistake_is_found_with_its_line(
+    pipeline_session: "SparkSession", tmp_path: Path, before: str, after: str, line: int, message: str
+) -> None:
+    assert before in VIEWS
+    found = check(pipeline_session, tmp_path, VIEWS.replace(before, after, 1))
+    assert [mistake for mistake in found if mistake.line == line and message in mistake.message], found
+
+
+def test_mistakes_of_independent_steps_are_found_together(pipeline_session: "SparkSession", tmp_path: Path) -> None:
+    text = VIEWS.replace("v.page, v.at", "v.pagee, v.at").replace(
+        NEW_STEP, "  other:\n    sql: SELECT nothing FROM views\n  pages:\n"
+    )
+    assert [mistake.line for mistake in check(pipeline_session, tmp_path, text, (*TOPICS, "more"))] == [19, 22]
+
+
+def test_topics_are_not_asked_for_when_offline(pipeline_session: "SparkSession", tmp_path: Path) -> None:
+    from barnabas.pipelines.check import check_pipeline
+
+    assert check_pipeline(pipeline_session, read_pipeline(VIEWS, "views.yaml"), tmp_path, None) == []

@@ -32,8 +32,11 @@ $(VENV)/.dev: $(VENV)/.runtime
 run: $(VENV)/.runtime
 	@$(BIN)/python -m barnabas.cli.demo
 
+# Spark's tests have processes of their own: a driver is shared by all tests of its process, and is theirs alone.
 test: lint
-	@$(BIN)/pytest -q
+	@$(BIN)/pytest -q --ignore=tests/spark --ignore=tests/pipelines
+	@$(BIN)/pytest -q tests/spark
+	@$(BIN)/pytest -q tests/pipelines
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check

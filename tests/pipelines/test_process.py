@@ -21,6 +21,9 @@ from tests.pipelines.running import write_file
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install barnabas[spark]")
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.skipif(
+        "BARNABAS_LONG_TESTS" not in os.environ, reason="it takes two minutes: set BARNABAS_LONG_TESTS=1 to run it"
+    ),
     pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs a Java runtime: no `java` on the PATH"),
 ]
 

@@ -19,6 +19,8 @@ from barnabas.wire.apis import ApiKey
 from tests.support.kafka import wait_until
 from tests.support.side_by_side import Pair, Side, Values
 
+_NAMES_FOR_EVERY_PARTITION = 100
+_ROUNDS_LOADED = 3
 NOBODY = "nobody"
 OFFSETS_TOPIC = "__consumer_offsets"
 _NO_INSTANCES: Mapping[str, str] = {}
@@ -54,7 +56,17 @@ def ready(side: Side) -> None:
     """The topic of the groups is made when somebody first looks for a coordinator, and that takes a moment."""
     asked = {"key": "ready", "key_type": 0, "group_id": "ready", "generation_id": 1, "member_id": NOBODY}
     wait_until(lambda: not side.ask(ApiKey.FIND_COORDINATOR, 3, asked)["error_code"], f"{side.name} has a coordinator")
-    is_loaded = lambda: side.ask(ApiKey.HEARTBEAT, 3, asked)["error_code"] == _UNKNOWN_MEMBER_ID  # noqa: E731
+    # Each partition of that topic is loaded by itself, and a group is on the one that its name hashes to.
+    names = [f"ready-{number}" for number in range(_NAMES_FOR_EVERY_PARTITION)]
+
+    def is_loaded() -> bool:
+        """Kafka may load a new partition a second time, a moment later: it has to stay loaded."""
+        return all(
+            side.ask(ApiKey.HEARTBEAT, 3, {**asked, "group_id": name})["error_code"] == _UNKNOWN_MEMBER_ID
+            for _ in range(_ROUNDS_LOADED)
+            for name in names
+        )
+
     wait_until(is_loaded, f"{side.name} coordinates groups")
     side.learn_topic(OFFSETS_TOPIC)
 

@@ -23,7 +23,8 @@ COMPACTED = "compacted-orders"
 APPEND_TIME = "append-time-orders"
 OLD_REFUSED = "fresh-orders"
 SHORT_OF_REPLICAS = "lonely-orders"
-INTERNAL = "__consumer_offsets"
+INTERNAL = "__share_group_state"
+"""Not that of the groups: what is written here is nothing that Kafka's coordinator could read."""
 
 
 def batch(count: int = 1, *, key: bytes | None = b"key", value: bytes = b"value", **options: Any) -> bytes:

@@ -5,6 +5,7 @@ from typing import Any
 
 from barnabas.wire.apis import APIS, ApiKey
 from tests.support.side_by_side import CLOSED, UNKNOWN_ID, Pair, Side, Values, versions
+from tests.support.side_by_side_cast import ready
 from tests.support.side_by_side_produce import batch
 
 SHOWN = "shown"
@@ -65,6 +66,7 @@ def _frame(api_key: int, version: int, body: bytes) -> bytes:
 
 
 def tell_metadata(pair: Pair) -> None:
+    pair.each(ready)  # so that the internal topic exists
     pair.each(_fill)
 
     def without_others(answer: Any) -> Any:

@@ -64,7 +64,7 @@ _PARTITION_4: Final = Struct(">iqi")
 _PARTITION_5: Final = Struct(">iqqi")
 _PARTITION_9: Final = Struct(">iiqqi")
 _PARTITION_12: Final = Struct(">iiqiqi")
-_REPLICA_STATE: Final = Struct(">iqB")
+_REPLICA_STATE: Final = Struct(">iq")
 
 
 @dataclass(slots=True)
@@ -146,7 +146,8 @@ def _decode(version: int, data: memoryview) -> FetchRequest:
         if 0 in tagged:
             request.cluster_id, _ = read_nullable_string(tagged[0], 0, True)
         if 1 in tagged and version >= REPLICA_STATE_FROM:
-            request.replica_id, request.replica_epoch, _ = _REPLICA_STATE.unpack_from(tagged[1])
+            request.replica_id, request.replica_epoch = _REPLICA_STATE.unpack_from(tagged[1])
+            skip_tagged_fields(tagged[1], _REPLICA_STATE.size)  # its own, which may be damaged, too
     return request
 
 
@@ -297,5 +298,5 @@ def _encode_tags(version: int, request: FetchRequest) -> bytes:
     if request.cluster_id is not None:
         tags.append((0, nullable_string(request.cluster_id, is_compact=True)))
     if version >= REPLICA_STATE_FROM and (request.replica_id, request.replica_epoch) != (-1, -1):
-        tags.append((1, _REPLICA_STATE.pack(request.replica_id, request.replica_epoch, 0)))
+        tags.append((1, _REPLICA_STATE.pack(request.replica_id, request.replica_epoch) + NO_TAGGED_FIELDS))
     return tagged_fields(tags)

@@ -19,10 +19,7 @@ def main(arguments: list[str]) -> int:
     report = Report(Console(stderr=as_json))
     for name in chosen:
         import_module(f"benchmarks.{name}").run(report)
-    if as_json:
-        report.print_json()
-    else:
-        report.print_table()
+    report.print(as_json=as_json)
     return 0
 
 

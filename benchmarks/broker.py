@@ -326,15 +326,20 @@ def _testing_broker_seconds() -> float:
     return statistics.median(times)
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.broker", description="Barnabas beside Apache Kafka.")
+def chosen_options(arguments: list[str], program: str, description: str) -> argparse.Namespace:
+    """What can be chosen wherever Barnabas is measured beside Kafka in rounds."""
+    parser = argparse.ArgumentParser(prog=f"python -m {program}", description=description)
     parser.add_argument("--quick", action="store_true", help="short rounds, hardly any warm-up")
     parser.add_argument("--rounds", type=int, help="alternating rounds; medians are reported")
     parser.add_argument("--seconds", type=float, help="of each load in each round")
     parser.add_argument("--warm-up", type=float, help="seconds for each broker before the first round")
     parser.add_argument("--no-kafka", action="store_true", help="measure Barnabas alone")
     parser.add_argument("--json", action="store_true")
-    chosen = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> int:
+    chosen = chosen_options(arguments, "benchmarks.broker", "Barnabas beside Apache Kafka.")
     base = QUICK if chosen.quick else Options()
     options = Options(
         rounds=chosen.rounds or base.rounds,
@@ -349,10 +354,7 @@ def main(arguments: list[str]) -> int:
     except (LoadProcessFailed, KafkaException) as problem:
         print(problem, file=sys.stderr)
         return 1
-    if chosen.json:
-        report.print_json()
-    else:
-        report.print_table()
+    report.print(as_json=chosen.json)
     return 0
 
 

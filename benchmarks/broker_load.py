@@ -395,6 +395,17 @@ def idle(load: Load) -> Outcome:
     return outcome
 
 
+def report_outcome(kind: str, work: Callable[[], Outcome]) -> int:
+    """Does the work and prints what it measured; the exit status."""
+    try:
+        outcome = work()
+    except (LoadFailed, OSError) as error:
+        print(f"{kind}: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(asdict(outcome)))
+    return 0
+
+
 KINDS: Final[dict[str, Callable[[Load], Outcome]]] = {
     "produce": produce,
     "consume": consume,
@@ -416,13 +427,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--megabytes", type=float, default=1e9)
     load = Load(**vars(parser.parse_args(arguments)))
-    try:
-        outcome = KINDS[load.kind](load)
-    except (LoadFailed, OSError) as error:
-        print(f"{load.kind}: {error}", file=sys.stderr)
-        return 1
-    print(json.dumps(asdict(outcome)))
-    return 0
+    return report_outcome(load.kind, lambda: KINDS[load.kind](load))
 
 
 if __name__ == "__main__":

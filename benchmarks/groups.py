@@ -8,7 +8,6 @@ Both brokers run at the same time with `group.initial.rebalance.delay.ms=0` and 
 `groups_load.py`. What each figure means is in `benchmarks/README.md`.
 """
 
-import argparse
 import json
 import shutil
 import socket
@@ -30,7 +29,7 @@ from rich.console import Console
 from tests.support.kafka import PROJECT_DIRECTORY, KafkaFailed, KafkaUnavailable, free_port
 
 from barnabas.wire.apis import ApiKey
-from benchmarks.broker import Figure, LoadProcessFailed, compare
+from benchmarks.broker import Figure, LoadProcessFailed, chosen_options, compare
 from benchmarks.broker_load import (
     LoadFailed,
     Outcome,
@@ -344,14 +343,7 @@ def _measure_replay(report: Report, subjects: Sequence[Subject], options: Option
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.groups", description="Groups, beside Apache Kafka.")
-    parser.add_argument("--quick", action="store_true", help="one round, hardly any warm-up")
-    parser.add_argument("--rounds", type=int, help="alternating rounds; medians are reported")
-    parser.add_argument("--seconds", type=float, help="of the commits in each round")
-    parser.add_argument("--warm-up", type=float, help="seconds for each broker before the first round")
-    parser.add_argument("--no-kafka", action="store_true", help="measure Barnabas alone")
-    parser.add_argument("--json", action="store_true")
-    chosen = parser.parse_args(arguments)
+    chosen = chosen_options(arguments, "benchmarks.groups", "Groups, beside Apache Kafka.")
     base = QUICK if chosen.quick else Options()
     options = Options(
         rounds=chosen.rounds or base.rounds,
@@ -366,10 +358,7 @@ def main(arguments: list[str]) -> int:
     except (LoadFailed, LoadProcessFailed, KafkaException) as problem:
         print(problem, file=sys.stderr)
         return 1
-    if chosen.json:
-        report.print_json()
-    else:
-        report.print_table()
+    report.print(as_json=chosen.json)
     return 0
 
 

@@ -14,14 +14,13 @@ assignment of everybody), sends heartbeats, and joins again when it is told that
 
 import argparse
 import heapq
-import json
 import select
 import socket
 import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
@@ -40,6 +39,7 @@ from benchmarks.broker_load import (
     one_by_one,
     pump,
     read_reply,
+    report_outcome,
 )
 
 COMMIT_VERSION: Final = 9
@@ -400,13 +400,7 @@ def main(arguments: list[str]) -> int:
         "--on-command", action="store_true", help="say `ready` when connected, join after a line of input"
     )
     load = GroupLoad(**vars(parser.parse_args(arguments)))
-    try:
-        outcome = KINDS[load.kind](load)
-    except (LoadFailed, OSError) as error:
-        print(f"{load.kind}: {error}", file=sys.stderr)
-        return 1
-    print(json.dumps(asdict(outcome)))
-    return 0
+    return report_outcome(load.kind, lambda: KINDS[load.kind](load))
 
 
 if __name__ == "__main__":

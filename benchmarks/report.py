@@ -38,6 +38,12 @@ class Report:
     def at_most(self, name: str, value: float, unit: str, bound: float) -> None:
         self.measurements.append(Measurement(name, value, unit, f"≤ {bound:g}", value <= bound))
 
+    def print(self, *, as_json: bool) -> None:
+        if as_json:
+            self.print_json()
+        else:
+            self.print_table()
+
     def print_table(self) -> None:
         table = Table(title="Barnabas, measured")
         table.add_column("what")

@@ -9,7 +9,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -39,12 +40,27 @@ THEIRS: Final = "kafka"
 
 
 def run(report: Report) -> None:
+    with spark_with_connector(report) as spark, tempfile.TemporaryDirectory() as directory:
+        if spark is None:
+            return
+        with BrokerProcess(Path(directory)) as broker:
+            report.say(f"{RECORDS:,} records for Spark")
+            fill(broker.bootstrap)
+            compare_reads(report, spark, broker.bootstrap)
+            compare_streams(report, spark, broker.bootstrap, Path(directory))
+            compare_small_batches(report, spark, broker.bootstrap, Path(directory))
+
+
+@contextmanager
+def spark_with_connector(report: Report) -> "Iterator[SparkSession | None]":
+    """A session that has both formats; None, and a word why, where that cannot be had."""
     try:
         from barnabas.spark import session
 
         jars = connector_jars()
     except (ImportError, KafkaUnavailable) as reason:
         report.say(f"Spark is not measured: {reason}")
+        yield None
         return
     settings = {
         "spark.ui.enabled": "false",
@@ -53,17 +69,12 @@ def run(report: Report) -> None:
         "spark.sql.shuffle.partitions": "2",
         "spark.jars": ",".join(map(str, jars)),
     }
-    with tempfile.TemporaryDirectory() as directory, BrokerProcess(Path(directory)) as broker:
-        report.say(f"{RECORDS:,} records for Spark")
-        fill(broker.bootstrap)
-        spark = session("benchmark", master="local[2]", settings=settings)
-        spark.sparkContext.setLogLevel("ERROR")
-        try:
-            compare_reads(report, spark, broker.bootstrap)
-            compare_streams(report, spark, broker.bootstrap, Path(directory))
-            compare_small_batches(report, spark, broker.bootstrap, Path(directory))
-        finally:
-            spark.stop()
+    spark = session("benchmark", master="local[2]", settings=settings)
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def fill(bootstrap: str) -> None:

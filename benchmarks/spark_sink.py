@@ -12,49 +12,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.support.broker_process import BrokerProcess
-from tests.support.kafka import KafkaUnavailable
-from tests.support.spark_connector import connector_jars
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.offsets import end_offsets
 from benchmarks.report import Report, alternating_medians
+from benchmarks.spark import OURS, ROUNDS, THEIRS, spark_with_connector
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROWS: Final = 2_000_000
 PARTITIONS: Final = 4
-ROUNDS: Final = 3
-OURS: Final = "barnabas"
-THEIRS: Final = "kafka"
 
 
 def run(report: Report) -> None:
-    try:
-        from barnabas.spark import session
-
-        jars = connector_jars()
-    except (ImportError, KafkaUnavailable) as reason:
-        report.say(f"Spark's sink is not measured: {reason}")
-        return
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": "2g",
-        "spark.jars": ",".join(map(str, jars)),
-    }
-    with tempfile.TemporaryDirectory() as directory, BrokerProcess(Path(directory)) as broker:
-        spark = session("benchmark", master="local[2]", settings=settings)
-        spark.sparkContext.setLogLevel("ERROR")
-        try:
+    with spark_with_connector(report) as spark, tempfile.TemporaryDirectory() as directory:
+        if spark is None:
+            return
+        with BrokerProcess(Path(directory)) as broker:
             value = "cast(rpad(cast(id as string), 100, 'x') as binary) as value"
             rows = spark.range(0, ROWS, 1, 2).selectExpr("cast(cast(id as string) as binary) as key", value).cache()
             rows.count()
             compare(report, "with keys", rows, broker.bootstrap)
             compare(report, "without keys", rows.select("value"), broker.bootstrap)
-        finally:
-            spark.stop()
 
 
 def compare(report: Report, name: str, rows: "DataFrame", bootstrap: str) -> None:

@@ -136,7 +136,7 @@ class Compiler:
             frame = function(*(frames[name] for name in step.inputs))
         except PySparkException:
             raise
-        except Exception as error:
+        except Exception as error:  # whatever a user's own function raises is told with the line that names it
             message = f"step '{step.name}': {step.code} failed: {type(error).__name__}: {error}"
             raise NotCompiled(Mistake(step.entry.line_of(step.kind), message)) from error
         if not isinstance(frame, DataFrame):

@@ -48,6 +48,7 @@ _HOST: Final = "127.0.0.1"
 _TEST_SETTINGS: Final = {
     "log.initial.task.delay.ms": "0",
     "background.threads": "4",
+    "network.awake.us": "0",  # in a test's own process it would only keep the interpreter from the test
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",

@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 COMPILED_SOURCES := $(wildcard src/barnabas/wire/_*.pyx src/barnabas/records/_kernel*.pyx src/barnabas/records/_kernel*.pxi src/barnabas/records/_kernel*.h)
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help run test lint format bench docs sanitize clean
+.PHONY: help run test explore lint format bench docs sanitize clean
 
 help:
 	@echo "make run       a broker, a producer and a consumer, with a summary"
 	@echo "make test      everything that must pass: lint, types, layers, tests"
+	@echo "make explore   the property tests alone, with new and many more examples"
 	@echo "make lint      ruff, mypy and import-linter alone"
 	@echo "make format    rewrite the sources in the house's format"
 	@echo "make bench     the measurements of benchmarks/"
@@ -37,6 +38,10 @@ test: lint
 	@$(BIN)/pytest -q --ignore=tests/spark --ignore=tests/pipelines
 	@$(BIN)/pytest -q tests/spark
 	@$(BIN)/pytest -q tests/pipelines
+
+# Where a test sets its own number of examples, that number stays.
+explore: $(VENV)/.dev
+	@BARNABAS_EXAMPLES=explore $(BIN)/pytest -q tests/property
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check

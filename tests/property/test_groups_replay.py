@@ -1,8 +1,11 @@
 """Many records at once are replayed as one after the other."""
 
+from uuid import UUID
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.base.uuid import ZERO_UUID
 from barnabas.groups.records import (
     CommittedOffset,
     GroupMetadata,
@@ -18,7 +21,13 @@ from barnabas.groups.state import GroupShardState
 _GROUPS = st.sampled_from(["kitchen", "billing"])
 _OFFSET_KEYS = st.builds(encode_offset_key, _GROUPS, st.sampled_from(["orders", "bills"]), st.integers(0, 2))
 _OFFSETS = st.builds(
-    CommittedOffset, st.integers(0, 9), st.integers(-1, 3), st.sampled_from(["", "a note"]), st.integers(0, 9)
+    CommittedOffset,
+    st.integers(0, 9),
+    st.integers(-1, 3),
+    st.sampled_from(["", "a note"]),
+    st.integers(0, 9),
+    st.none() | st.integers(0, 9),
+    st.sampled_from([ZERO_UUID, UUID(int=7)]),
 ).map(encode_offset)
 _METADATA = encode_group(GroupMetadata("consumer", 3, None, None, 5, ()))
 _UNKNOWN = (b"\x00\x09of another kind", b"\x00\x00")

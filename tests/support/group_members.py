@@ -65,7 +65,8 @@ class Member:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._note(json.loads(line))
+            if line.endswith(b"\n"):  # a process that was killed may leave half of its last line
+                self._note(json.loads(line))
 
     def _note(self, event: dict[str, Any]) -> None:
         with self._changed:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from barnabas.cli.main import app
+from barnabas.cli.log import app
 from tests.support.kafka_directory import KafkaDirectories, copy_data_directory
 
 pytestmark = pytest.mark.kafka
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.kafka
 
 @pytest.mark.parametrize("end", ["clean", "killed"])
 def test_data_directory_of_kafka_verifies(kafka_directory: KafkaDirectories, end: str) -> None:
-    result = CliRunner().invoke(app, ["log", "verify", str(getattr(kafka_directory, end).path)])
+    result = CliRunner().invoke(app, ["verify", str(getattr(kafka_directory, end).path)])
 
     assert result.exit_code == 0, result.stdout
     assert "error" not in result.stdout
@@ -23,11 +23,11 @@ def test_data_directory_of_kafka_verifies(kafka_directory: KafkaDirectories, end
 def test_repair_of_a_killed_data_directory_loses_nothing(kafka_directory: KafkaDirectories, tmp_path: Path) -> None:
     copy = copy_data_directory(kafka_directory.killed.path, tmp_path / "killed")
 
-    repaired = CliRunner().invoke(app, ["log", "repair", str(copy)])
+    repaired = CliRunner().invoke(app, ["repair", str(copy)])
 
     assert repaired.exit_code == 0, repaired.stdout
     assert "lost" not in repaired.stdout
-    verified = CliRunner().invoke(app, ["log", "verify", str(copy)])
+    verified = CliRunner().invoke(app, ["verify", str(copy)])
     assert "zeros" not in verified.stdout
     assert verified.stdout.splitlines()[-1].endswith(": sound")
 
@@ -38,7 +38,7 @@ def test_every_file_of_kafka_can_be_dumped(kafka_directory: KafkaDirectories, en
     data: Path = getattr(kafka_directory, end).path
     paths = [str(path) for path in sorted(data.rglob("*")) if path.name.endswith(kinds)]
 
-    result = CliRunner().invoke(app, ["log", "dump", "--records", "--json", *paths])
+    result = CliRunner().invoke(app, ["dump", "--records", "--json", *paths])
 
     assert len(paths) > 100
     assert result.exit_code == 0, result.stderr

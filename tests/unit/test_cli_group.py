@@ -8,9 +8,9 @@ from rich.console import Console
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli import main
-from barnabas.cli.group import group_error_line
 from barnabas.cli.group_history import NOT_KEPT, history_fields, say_history
 from barnabas.cli.group_lag import PartitionLag, count_lag
+from barnabas.cli.group_options import group_error_line
 from barnabas.cli.group_reset import plan_move
 from barnabas.cli.group_targets import parse_duration_ms, parse_offsets_file, parse_position, parse_scope
 from barnabas.cli.group_view import GroupView, heading, member_rows, notes, offset_rows, summary, view_fields

@@ -48,7 +48,7 @@ def broker(data: Path) -> Iterator[None]:
 
 
 def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(main.app, list(arguments))
+    return CliRunner().invoke(main.make_app(), list(arguments))
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

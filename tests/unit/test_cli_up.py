@@ -154,7 +154,7 @@ def test_directory_of_a_running_broker_is_said_in_one_line(tmp_path: Path, capsy
         (["--listen", "localhost:65536"], "--listen localhost:65536 is not allowed"),
         (["--config", "missing.properties"], "cannot read missing.properties: No such file or directory"),
         (["--log-format", "xml"], "'xml' is not one of 'text', 'json'"),
-        (["--metrics-port", "70000"], "--metrics-port': Input should be less than or equal to 65535"),
+        (["--metrics-port", "70000"], "--metrics-port': 70000 is not in the range 0<=x<=65535"),
     ],
 )
 def test_mistake_is_said_in_one_line(

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import typer
 
-from barnabas.cli.main import app, run
+from barnabas.cli.main import make_app, run
 from tests.support.sample_log import make_sample
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,7 +55,7 @@ def fill_examples(page: str, directory: Path) -> str:
 
 def commands(command: Any = None, name: str = "barnabas") -> Iterator[tuple[str, Any]]:
     """Every command with its full name, groups included."""
-    command = typer.main.get_command(app) if command is None else command
+    command = typer.main.get_command(make_app()) if command is None else command
     yield name, command
     for child_name, child in getattr(command, "commands", {}).items():
         yield from commands(child, f"{name} {child_name}")

@@ -4,13 +4,14 @@
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from barnabas.base.clock import SystemClock
+from barnabas.cli.group_options import Committed, Group, group_error_line, isolation_of, told_of
+from barnabas.cli.group_reset import reset
+from barnabas.cli.group_watch import watch
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandFailed, with_cluster
 
 if TYPE_CHECKING:
@@ -23,10 +24,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Show, move and delete consumer groups.", rich_markup_mode=None)
 
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)]
-Committed = Annotated[
-    bool, typer.Option("--committed", help="Count only up to the first open transaction, as read_committed reads.")
-]
+app.command()(reset)
+app.command()(watch)
 
 
 @app.command("list")
@@ -215,36 +214,3 @@ def commit(
 
 
 # --- what the commands of groups share --------------------------------------------------------------------------
-
-
-def isolation_of(committed: bool) -> "Isolation":
-    from barnabas.client.offsets import Isolation
-
-    return Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
-
-
-@contextmanager
-def told_of(group: str) -> Iterator[None]:
-    """Errors about the group become one line that says what helps; others are left to `with_cluster`."""
-    from barnabas.wire.errors import KafkaError
-
-    try:
-        yield
-    except KafkaError as error:
-        line = group_error_line(group, error)
-        raise CommandFailed(line) from error
-
-
-def group_error_line(group: str, error: "KafkaError") -> str:
-    from barnabas.cli.remote import error_line
-    from barnabas.wire.errors import ErrorCode
-
-    match error.code:
-        case ErrorCode.GROUP_ID_NOT_FOUND:
-            return f"group '{group}' does not exist; see 'barnabas group list'"
-        case ErrorCode.NON_EMPTY_GROUP:
-            return f"group '{group}' has members; stop them first: see 'barnabas group describe {group} --members'"
-        case ErrorCode.INVALID_GROUP_ID:
-            return f"'{group}' cannot be the name of a group"
-        case _:
-            return error_line(error)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.cli.consume import Printer
-from barnabas.cli.group import told_of
+from barnabas.cli.group_options import told_of
 from barnabas.cli.output import remark
 from barnabas.cli.remote import CommandFailed
 from barnabas.cli.start_point import StartKind, StartPoint

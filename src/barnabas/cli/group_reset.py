@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnabas.base.clock import SystemClock
-from barnabas.cli.group import Group, told_of
+from barnabas.cli.group_options import Group, told_of
 from barnabas.cli.group_targets import (
     Target,
     TargetKind,

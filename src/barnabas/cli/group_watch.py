@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from barnabas.base.clock import SystemClock
-from barnabas.cli.group import Committed, Group, isolation_of
+from barnabas.cli.group_options import Committed, Group, isolation_of
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, with_cluster
 
 if TYPE_CHECKING:

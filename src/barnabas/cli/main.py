@@ -7,7 +7,8 @@
 | whoever read the output has gone | nothing | 1 |
 | a bug | one line that names the file with the trace; with `--debug` the trace itself | 1 |
 
-Each group is a module of its own that is imported here; what is slow to import is imported by the commands.
+Each command, or group of them, is a module of its own. Only the one that is asked for is imported, and what is slow to
+import is imported when it runs: nobody should wait for what was not asked for.
 """
 
 import logging
@@ -15,6 +16,8 @@ import os
 import sys
 import tempfile
 import traceback
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from types import TracebackType
 from typing import Annotated, Final
 
@@ -23,33 +26,35 @@ import typer
 import barnabas
 from barnabas.base.errors import BarnabasError
 from barnabas.base.logs import LogFormat, configure_logging
-from barnabas.cli import cluster, config, group, log, pipeline, topic
-from barnabas.cli.consume import consume
-from barnabas.cli.group_reset import reset
-from barnabas.cli.group_watch import watch
 from barnabas.cli.output import complain
-from barnabas.cli.produce import produce
-from barnabas.cli.up import up
 
 INTERRUPTED: Final = 130
+COMMANDS: Final = ("up", "topic", "group", "config", "cluster", "log", "pipeline", "produce", "consume")
+"""Each is a module here: with an `app`, which is a group of commands, or with a function of its own name."""
 
-app = typer.Typer(
-    name="barnabas",
-    help="A commit log that speaks Apache Kafka's protocol and file format.",
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-group.app.command()(reset)
-group.app.command()(watch)
-app.command()(up)
-app.add_typer(topic.app, name="topic")
-app.add_typer(group.app, name="group")
-app.add_typer(config.app, name="config")
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(log.app, name="log")
-app.add_typer(pipeline.app, name="pipeline")
-app.command()(produce)
-app.command()(consume)
+
+def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The command line with these of its commands."""
+    app = typer.Typer(
+        name="barnabas",
+        help="A commit log that speaks Apache Kafka's protocol and file format.",
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(options)
+    for name in names:
+        module = import_module(f"barnabas.cli.{name}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command()(getattr(module, name))
+    return app
+
+
+def _asked_for(arguments: Sequence[str]) -> Iterable[str]:
+    """The one command that a command line names; all, where help or a suggestion may need them."""
+    name = next((argument for argument in arguments if not argument.startswith("-")), None)
+    return (name,) if name in COMMANDS else COMMANDS
 
 
 def _show_version(is_wanted: bool) -> None:
@@ -58,7 +63,6 @@ def _show_version(is_wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
@@ -81,7 +85,8 @@ def run(arguments: list[str]) -> int:
     logging.getLogger("barnabas").addHandler(logging.NullHandler())
     sys.excepthook = _report_bug
     try:
-        result = typer.main.get_command(app)(arguments or ["--help"], prog_name="barnabas", standalone_mode=False)
+        command = typer.main.get_command(make_app(_asked_for(arguments)))
+        result = command(arguments or ["--help"], prog_name="barnabas", standalone_mode=False)
     except typer.TyperException as error:
         complain(_usage_line(error))
         return 1

@@ -29,6 +29,7 @@ def produce(bootstrap: str, values: range) -> None:
 class Member:
     def __init__(self, bootstrap: str, name: str) -> None:
         self.values: list[int] = []
+        """What it read of the partitions that it has now."""
         self.assignments = 0
         self._consumer = Consumer(
             {
@@ -46,6 +47,7 @@ class Member:
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.assignments += 1
+        self.values.clear()
 
     def poll(self) -> None:
         message = self._consumer.poll(0.05)

@@ -148,6 +148,9 @@ class CountedRange:
     def is_resident(self) -> bool:
         return not self.is_cold
 
+    def read_resident(self) -> bytes | None:
+        return None if self.is_cold else self.file.read_at(self.length, self.position)
+
     def load(self, ahead_bytes: int = 0) -> None:
         self.load_may_end()
         assert self.file.fileno() >= 0, "released while a thread reads it"

@@ -132,6 +132,7 @@ def test_file_after_sync_and_prefetch_is_resident_and_unchanged(place: Place) ->
     file.prefetch(0, 10)
     file.sync()
     assert file.is_resident(0, 10)
+    assert file.read_resident(4, 3) == b"3456"
     assert file.read_at(10, 0) == b"0123456789"
     file.close()
 
@@ -151,6 +152,7 @@ def test_closed_file_refuses_everything_but_close(place: Place) -> None:
         lambda: file.map(1),
         lambda: file.prefetch(0, 1),
         lambda: file.is_resident(0, 1),
+        lambda: file.read_resident(1, 0),
     ]
     for use in uses:
         with pytest.raises(DiskFailed) as failure:

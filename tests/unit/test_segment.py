@@ -103,6 +103,15 @@ def test_position_of_every_offset_is_that_of_its_batch(segment: Segment) -> None
     assert segment.position_of(BASE + 20) is None
 
 
+def test_position_of_the_last_write_is_forgotten_with_it(segment: Segment) -> None:
+    size = filled(segment).size // 10
+    assert segment.position_of(BASE + 18) == 9 * size
+    segment.truncate_to(BASE + 16)
+    assert segment.position_of(BASE + 18) is None
+    append(segment, BASE + 16, 1_000, 1_001, 1_002)
+    assert segment.position_of(BASE + 16) == segment.position_of(BASE + 18) == 8 * size
+
+
 def test_position_of_an_offset_in_a_gap_is_that_of_the_next_batch(segment: Segment) -> None:
     append(segment, BASE)
     size = segment.size

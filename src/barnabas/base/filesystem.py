@@ -71,6 +71,10 @@ class File(Protocol):
         """Whether a read of this range would not wait for the disk, judged by its first and last page."""
         ...
 
+    def read_resident(self, length: int, position: int) -> bytes | bytearray | None:
+        """What `read_at` returns, if all of it can be had without waiting for the disk."""
+        ...
+
     def fileno(self) -> int:
         """The descriptor, for `sendfile`."""
         ...
@@ -263,6 +267,18 @@ class LocalFile:
                 return True
             raise disk_error("read", self.path, error) from error
         return True
+
+    def read_resident(self, length: int, position: int) -> bytes | bytearray | None:
+        buffer = bytearray(length)
+        try:
+            got = os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno == errno.EOPNOTSUPP:  # as for `is_resident`
+                return self.read_at(length, position)
+            raise disk_error("read", self.path, error) from error
+        return buffer if got == length else None
 
     def _require_open(self, operation: str) -> None:
         if self._descriptor < 0:

@@ -35,6 +35,10 @@ class SendableRange(Protocol):
         """Whether sending would not wait for the disk, as far as a cheap look tells."""
         ...
 
+    def read_resident(self) -> Buffer | None:
+        """The bytes, if all of them can be had without waiting for the disk."""
+        ...
+
     def load(self, ahead_bytes: int = 0) -> None:
         """Brings the range, and some of what follows, into memory. Blocks: for a worker thread."""
         ...

@@ -337,13 +337,13 @@ def make_sender(
 
 def inlined(sendable: SendableRange) -> Piece:
     """The range's bytes in memory, if they can be had without waiting; else the range, for a sender to deal with."""
+    if sendable.is_revoked:
+        return sendable
     try:
-        if sendable.is_revoked or not sendable.is_resident():
-            return sendable
-        data = sendable.file.read_at(sendable.length, sendable.position) if sendable.length else b""
+        data = sendable.read_resident()
     except BarnabasError:
         return sendable
-    if len(data) < sendable.length:
+    if data is None or len(data) < sendable.length:
         return sendable
     sendable.release()
     return data

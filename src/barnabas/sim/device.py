@@ -198,6 +198,9 @@ class SimulatedFile:
         self._device.begin("read", self.path)
         return True
 
+    def read_resident(self, length: int, position: int) -> bytes:
+        return self.read_at(length, position)
+
     def fileno(self) -> int:
         raise io.UnsupportedOperation("a simulated file has no descriptor; read it with read_at")
 

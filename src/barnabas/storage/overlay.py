@@ -156,6 +156,9 @@ class OverlayFile:
     def is_resident(self, position: Position, length: int) -> bool:
         return True
 
+    def read_resident(self, length: int, position: Position) -> bytes:
+        return self._node.read(length, position)
+
     def fileno(self) -> int:
         raise disk_error("send", self.path, OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP)))
 

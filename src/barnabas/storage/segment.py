@@ -47,6 +47,7 @@ SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACT
 _SEEK_BYTES: Final = 4096 + HEADER_BYTES
 _HEADERS_BYTES: Final = 16 * 1024
 _SCAN_BYTES: Final = 1024 * 1024
+_NO_WRITE: Final = (-1, 0)
 
 
 class BatchPosition(NamedTuple):
@@ -83,6 +84,7 @@ class Segment:
         "_handles",
         "_is_index_full",
         "_largest",
+        "_last_write",
         "base_offset",
         "created_ms",
         "directory",
@@ -121,6 +123,8 @@ class Segment:
         self._is_index_full: bool | None = None
         """None: not known since the indexes changed."""
         self._largest: TimestampOffset | None = None
+        self._last_write: tuple[Offset, Position] = _NO_WRITE
+        """Where the last write began."""
         self.offset_index = OffsetIndex(files, handles, self.path(INDEX_SUFFIX), base_offset, index_bytes_max)
         self.time_index = TimeIndex(files, handles, self.path(TIME_INDEX_SUFFIX), base_offset, index_bytes_max)
         self.transaction_index = TransactionIndex(files, self.path(TRANSACTION_INDEX_SUFFIX), base_offset)
@@ -240,6 +244,8 @@ class Segment:
                 if self.cut_spare_bytes():
                     self.file.sync()
             raise
+        if headers:
+            self._last_write = (headers[0].base_offset, self.size)
         for header in headers:
             self.note(header, index_interval_bytes)
 
@@ -309,6 +315,9 @@ class Segment:
 
     def position_of(self, offset: Offset) -> Position | None:
         """Where the first batch begins that holds `offset` or a later one; None when there is none."""
+        written_offset, written_position = self._last_write
+        if offset == written_offset:  # what everybody asks for who waits at the end
+            return written_position
         position = self.offset_index.lookup(offset).position
         while position < self.size:
             chunk = self.file.read_at(min(_SEEK_BYTES, self.size - position), position)
@@ -399,6 +408,7 @@ class Segment:
         """Re-reads what is known of the tail after a cut: the batches after the last index entry are looked at."""
         self._bytes_since_entry = 0
         self._is_index_full = None
+        self._last_write = _NO_WRITE
         self._largest = self.time_index.last()
         self._first_timestamp = None
         last = self.offset_index.last()

@@ -39,6 +39,10 @@ class FileSlice:
         """Whether the page cache holds the slice, as far as its first and last page tell."""
         return self.file.is_resident(self.position, self.length)
 
+    def read_resident(self) -> bytes | bytearray | None:
+        """The bytes, if they can be had without waiting for the disk."""
+        return self.file.read_resident(self.length, self.position)
+
     def load(self, ahead_bytes: int = 0) -> None:
         """Brings the slice, and what follows it, into the page cache. Blocks: for a worker thread."""
         self.file.prefetch(self.position, self.length + ahead_bytes)

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from barnabas.groups.effects import Effects, Outcome, RebalanceCompleted, Reply
 from barnabas.groups.protocols import Protocols
-from barnabas.groups.records import GroupChange, OffsetChange
+from barnabas.groups.records import GroupChange, OffsetChange, decode_offset
 from barnabas.groups.requests import JoinResult, LeavingMember, SyncRequest, SyncResult
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.state import GroupShardState
@@ -83,7 +83,7 @@ class WatchedShard(PlayedShard):
             elif change.value is None:
                 self.offsets.pop((change.group_id, change.topic, change.partition), None)
             else:
-                self.offsets[change.group_id, change.topic, change.partition] = change.value.offset
+                self.offsets[change.group_id, change.topic, change.partition] = decode_offset(change.value).offset
 
 
 class GroupMachine(RuleBasedStateMachine):

@@ -1,39 +1,81 @@
 """Slow requests take turns."""
 
 import asyncio
+from functools import partial
 
 from barnabas.broker.turns import Turns
 
 
-def test_few_go_on_at_once_and_many_in_order_over_several_turns() -> None:
+def _fail(bug: BaseException) -> None:
+    raise AssertionError from bug
+
+
+async def _some_turns() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_few_are_done_at_once_and_many_in_order_over_several_turns() -> None:
     async def scenario() -> None:
-        turns = Turns(asyncio.get_running_loop(), together_max=3)
-        served: list[tuple[int, int]] = []
-        turn_number = 0
-
-        async def work(number: int) -> None:
-            await turns.take()
-            served.append((turn_number, number))
-
-        tasks = [asyncio.create_task(work(number)) for number in range(10)]
-        while not all(task.done() for task in tasks):
+        turns = Turns(asyncio.get_running_loop(), _fail, together_max=3)
+        served: list[int] = []
+        for number in range(10):
+            turns.call(partial(served.append, number))
+        counts = [len(served)]
+        for _ in range(4):
             await asyncio.sleep(0)
-            turn_number += 1
-        assert [number for _, number in served] == list(range(10))
-        by_turn = [turn for turn, _ in served]
-        assert max(by_turn.count(turn) for turn in by_turn) == 3
+            counts.append(len(served))
+        assert counts == [3, 6, 9, 10, 10]
+        assert served == list(range(10))
 
     asyncio.run(scenario())
 
 
-def test_who_has_gone_takes_no_turn() -> None:
+def test_work_that_asks_for_more_work_does_not_overtake_what_waits() -> None:
     async def scenario() -> None:
-        turns = Turns(asyncio.get_running_loop(), together_max=1)
-        tasks = [asyncio.create_task(turns.take()) for _ in range(4)]
-        await asyncio.sleep(0)
-        tasks[1].cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        assert [task.cancelled() for task in tasks] == [False, True, False, False]
-        await turns.take()
+        turns = Turns(asyncio.get_running_loop(), _fail, together_max=1)
+        served: list[str] = []
+
+        def first() -> None:
+            served.append("first")
+            turns.call(lambda: served.append("its answer"))
+
+        turns.call(first)
+        turns.call(lambda: served.append("second"))
+        await _some_turns()
+        assert served == ["first", "its answer", "second"]
+
+    asyncio.run(scenario())
+
+
+def test_turns_that_are_over_leave_no_task_behind() -> None:
+    async def scenario() -> None:
+        turns = Turns(asyncio.get_running_loop(), _fail)
+        turns.call(lambda: None)
+        await _some_turns()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        served: list[str] = []
+        turns.call(lambda: served.append("again"))
+        assert served == ["again"]
+
+    asyncio.run(scenario())
+
+
+def test_mistake_in_work_that_waited_is_told_and_the_next_call_goes_on() -> None:
+    async def scenario() -> None:
+        bugs: list[BaseException] = []
+        turns = Turns(asyncio.get_running_loop(), bugs.append, together_max=1)
+
+        def mistaken() -> None:
+            raise AssertionError("a mistake")
+
+        served: list[str] = []
+        turns.call(lambda: served.append("first"))
+        turns.call(mistaken)
+        await _some_turns()
+        assert [str(bug) for bug in bugs] == ["a mistake"]
+        turns.call(lambda: served.append("second"))
+        await _some_turns()
+        assert served == ["first", "second"]
 
     asyncio.run(scenario())

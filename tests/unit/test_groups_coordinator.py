@@ -13,12 +13,13 @@ from barnabas.base.filesystem import Buffer
 from barnabas.base.metrics import Metrics
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.groups.coordinator import GroupCoordinator
-from barnabas.groups.effects import RebalanceCompleted, StoryEvent
+from barnabas.groups.effects import Effects, RebalanceCompleted, StoryEvent
 from barnabas.groups.measures import measure_groups
 from barnabas.groups.partitions import WhenFailed
 from barnabas.groups.requests import JoinRequest, OffsetToCommit, SyncRequest
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard, ShardStatus
+from barnabas.groups.transitions import GroupState
 from barnabas.records.batch import Codec, read_header
 from barnabas.wire.errors import ErrorCode, KafkaError
 
@@ -324,6 +325,79 @@ def test_loading_is_said_and_ended_by_a_newer_epoch() -> None:
     run(scenario())
 
 
+def test_partitions_are_loaded_one_after_the_other() -> None:
+    async def scenario() -> None:
+        source, rig, log = Rig(), Rig(), MemoryPartition()
+        await source.lead(log)
+        await source.commit(5)
+        first, second = MemoryPartition(0, log.batches), MemoryPartition(1, log.batches)
+        first.reading, second.reading = asyncio.Event(), asyncio.Event()
+        second.reading.set()
+        rig.coordinator.follow({0: first, 1: second}, 2)
+        await turns()
+        assert [shard.status for shard in rig.coordinator] == [ShardStatus.LOADING, ShardStatus.LOADING]
+
+        first.reading.set()
+        await rig.coordinator.wait_loaded()
+        assert [shard.status for shard in rig.coordinator] == [ShardStatus.ACTIVE, ShardStatus.ACTIVE]
+
+    run(scenario())
+
+
+def test_partition_that_is_lost_while_it_waits_to_load_does_not_stop_the_others() -> None:
+    async def scenario() -> None:
+        source, rig, log = Rig(), Rig(), MemoryPartition()
+        await source.lead(log)
+        await source.commit(5)
+        partitions = [MemoryPartition(index, log.batches) for index in range(3)]
+        partitions[0].reading = asyncio.Event()
+        rig.coordinator.follow(dict(enumerate(partitions)), 3)
+        await turns()
+        partitions[1].lose()
+        partitions[0].lose()
+        await rig.coordinator.wait_loaded()
+        assert [shard.status for shard in rig.coordinator] == [
+            ShardStatus.CLOSED,
+            ShardStatus.CLOSED,
+            ShardStatus.ACTIVE,
+        ]
+
+    run(scenario())
+
+
+def test_session_that_ends_while_others_are_still_revived_is_looked_at_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        source, rig, log = Rig(), Rig(), MemoryPartition()
+        await source.lead(log)
+        groups = [f"g{number}" for number in range(100)]
+        joined = await asyncio.gather(*[source.join(group_id=group) for group in groups])
+        await asyncio.gather(*[source.sync(one, group) for one, group in zip(joined, groups, strict=True)])
+        rig.coordinator.follow({0: MemoryPartition(batches=log.batches)}, 1)
+        shard = rig.shard
+        revived = asyncio.Event()
+        carry_out = shard.carry_out
+
+        def carry_out_and_tell(effects: Effects) -> None:
+            carry_out(effects)
+            revived.set()
+
+        monkeypatch.setattr(shard, "carry_out", carry_out_and_tell)
+        await revived.wait()
+        assert shard.status is ShardStatus.LOADING
+        key = next(iter(shard._timers))
+        rig.clock.advance(20_000)
+        shard._timer_fired(key)
+        await rig.coordinator.wait_loaded()
+        assert shard._timers[key].is_set
+        assert shard.state.counts()[GroupState.STABLE] == 100
+
+        shard._timer_fired(key)
+        await turns()
+        assert shard.state.counts()[GroupState.STABLE] == 99
+
+    run(scenario())
+
+
 def test_damaged_log_fails_its_partition_alone() -> None:
     async def scenario() -> None:
         source = Rig()
@@ -403,6 +477,23 @@ def test_offsets_of_a_deleted_topic_are_removed() -> None:
         rig.coordinator.topics_deleted(["orders"])
         await turns()
         assert (rig.committed(), rig.committed(topic="payments")) == (None, 2)
+
+    run(scenario())
+
+
+def test_offsets_of_a_deleted_topic_are_removed_in_batches_that_the_log_takes() -> None:
+    async def scenario() -> None:
+        rig, partition = Rig(), MemoryPartition()
+        await rig.lead(partition)
+        groups = [f"g{number}" for number in range(20)]
+        await asyncio.gather(*[rig.commit(1, group_id=group) for group in groups])
+        written = len(partition.batches)
+        partition.batch_bytes_max = 300
+
+        rig.coordinator.topics_deleted(["orders"])
+        await turns()
+        assert [rig.committed(group) for group in groups] == [None] * 20
+        assert max(map(len, partition.batches[written:])) <= 300
 
     run(scenario())
 

@@ -13,12 +13,17 @@ from barnabas.groups.records import (
     GroupMetadata,
     MemberMetadata,
     OffsetChange,
+    check_offsets,
+    decode_offset,
     decode_record,
     encode_group,
     encode_group_key,
     encode_offset,
     encode_offset_key,
 )
+from barnabas.groups.replay import Replay
+from barnabas.groups.settings import GroupSettings
+from barnabas.groups.state import GroupShardState
 from tests.support.group_records import (
     EMPTY_GROUP_VALUES,
     GROUP_KEY,
@@ -38,8 +43,8 @@ GROUP = GroupMetadata("consumer", 3, "range", "m-1", 1700000000001, (MEMBER,))
 def offset_of(value: bytes) -> CommittedOffset:
     change = decode_record(OFFSET_KEY, value)
     assert isinstance(change, OffsetChange)
-    assert change.value is not None
-    return change.value
+    assert change.value == value
+    return decode_offset(value)
 
 
 def group_of(value: bytes) -> GroupMetadata:
@@ -47,6 +52,13 @@ def group_of(value: bytes) -> GroupMetadata:
     assert isinstance(change, GroupChange)
     assert change.value is not None
     return change.value
+
+
+def load(keys: list[bytes], values: list[bytes | None]) -> GroupShardState:
+    replay, state = Replay(), GroupShardState(GroupSettings(), lambda: "")
+    replay.add_all(keys, values)
+    assert replay.build_into(state, limit=100)
+    return state
 
 
 def test_keys_are_kafkas_bytes() -> None:
@@ -121,25 +133,56 @@ def test_record_of_newer_kind_of_group_is_skipped(record_type: int) -> None:
     assert decode_record(record_type.to_bytes(2, "big") + b"\x00\x01g", b"\x00\x00whatever") is None
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        (b"", None),
-        (b"\x00", None),
-        (OFFSET_KEY[:-1], None),
-        (OFFSET_KEY + b"\x00", None),
-        (OFFSET_KEY[:3], None),
-        (GROUP_KEY[:-1], None),
-        (b"\x00\x02\xff\xff", None),
-        (OFFSET_KEY, b""),
-        (OFFSET_KEY, b"\x00\x05" + OFFSET_VALUES["4"][2:]),
-        (OFFSET_KEY, OFFSET_VALUES["4"][:12]),
-        (OFFSET_KEY, OFFSET_VALUES["4"][:-3]),
-        (GROUP_KEY, b"\xff\xff" + GROUP_VALUES[3][2:]),
-        (GROUP_KEY, GROUP_VALUES[3][:-4]),
-        (GROUP_KEY, EMPTY_GROUP_VALUES[3][:-4] + b"\x7f\xff\xff\xff"),
-    ],
-)
+DAMAGED = [
+    (b"", None),
+    (b"\x00", None),
+    (OFFSET_KEY[:-1], None),
+    (OFFSET_KEY + b"\x00", None),
+    (OFFSET_KEY[:3], None),
+    (GROUP_KEY[:-1], None),
+    (b"\x00\x02\xff\xff", None),
+    (OFFSET_KEY, b""),
+    (OFFSET_KEY, b"\x00\x05" + OFFSET_VALUES["4"][2:]),
+    (OFFSET_KEY, OFFSET_VALUES["4"][:12]),
+    (OFFSET_KEY, OFFSET_VALUES["4"][:-3]),
+    (GROUP_KEY, b"\xff\xff" + GROUP_VALUES[3][2:]),
+    (GROUP_KEY, GROUP_VALUES[3][:-4]),
+    (GROUP_KEY, EMPTY_GROUP_VALUES[3][:-4] + b"\x7f\xff\xff\xff"),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), DAMAGED)
 def test_damaged_record_is_refused(key: bytes, value: bytes | None) -> None:
     with pytest.raises(CorruptGroupRecord):
         decode_record(key, value)
+
+
+@pytest.mark.parametrize(("key", "value"), DAMAGED)
+def test_damaged_record_among_others_is_refused_when_they_are_loaded(key: bytes, value: bytes | None) -> None:
+    keys = [GROUP_KEY, OFFSET_KEY, encode_offset_key("g", "orders", 1), key]
+    values = [GROUP_VALUES[3], OFFSET_VALUES["4"], OFFSET_VALUES["4, no metadata"], value]
+    with pytest.raises(CorruptGroupRecord):
+        load(keys, values)
+
+
+def test_offset_of_the_older_type_is_replaced_by_one_of_the_newer() -> None:
+    older, newer = OFFSET_VALUES["0"], encode_offset(OFFSET._replace(offset=77))
+    (found,) = load([OFFSET_KEY, LEGACY_OFFSET_KEY], [newer, older]).fetch_offsets("grüppe", "orders", [7])
+    assert found is not None
+    assert found.offset == 77
+
+
+PLAIN = OFFSET_VALUES["4, no metadata"]
+
+
+@pytest.mark.parametrize("values", [[PLAIN] * 3, list(OFFSET_VALUES.values()), [OFFSET_VALUES["4, neither"]], []])
+def test_check_of_many_offsets_passes_every_version(values: list[bytes]) -> None:
+    check_offsets(values)
+
+
+@pytest.mark.parametrize("position", [0, 1, 14, 23, 25])
+def test_check_of_many_offsets_finds_the_one_that_is_damaged(position: int) -> None:
+    damaged = bytearray(PLAIN)
+    damaged[position] = 0x7F
+    with pytest.raises(CorruptGroupRecord):
+        check_offsets([PLAIN, PLAIN, bytes(damaged), PLAIN])

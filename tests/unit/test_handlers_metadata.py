@@ -124,12 +124,30 @@ def test_metadata_of_unknown_topic_says_so_and_makes_it(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_metadata_of_the_offsets_topic_makes_it_as_its_coordinator_does(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        settings = {"num_partitions": "3", "offsets_topic_num_partitions": "2", "offsets_topic_replication_factor": "1"}
+        async with served_broker(tmp_path, **settings) as broker:
+            [topic] = (await broker.ask(ApiKey.METADATA, 12, topics=names("__consumer_offsets"))).topics
+            assert (topic.error_code, topic.is_internal) == (ErrorCode.unknown_topic_or_partition, True)
+            await until_exists(broker, "__consumer_offsets")
+            [topic] = (await broker.ask(ApiKey.METADATA, 12, topics=names("__consumer_offsets"))).topics
+
+            assert (topic.error_code, len(topic.partitions)) == (ErrorCode.none, 2)
+            configs = broker.broker.replicas.image.topic_configs["__consumer_offsets"]
+            assert configs["cleanup.policy"] == "compact"
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     ("settings", "allow", "topic"),
     [
         ({"auto_create_topics_enable": "false"}, True, "orders"),
         ({}, False, "orders"),
-        ({}, True, "__consumer_offsets"),
+        ({"auto_create_topics_enable": "false"}, True, "__consumer_offsets"),
+        ({}, False, "__consumer_offsets"),
+        ({}, True, "__transaction_state"),
     ],
 )
 def test_metadata_makes_no_topic_where_that_is_not_allowed(

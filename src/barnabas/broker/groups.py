@@ -51,7 +51,7 @@ class Groups:
         self._led: dict[tuple[str, int], ServedLeadership] = {}
         self._image = ClusterImage()
         self._is_closed = False
-        self.turns = Turns(loop)
+        self.turns = Turns(loop, on_bug)
         """For joins and syncs, which come in storms."""
         self.history = HistoryLog(loop, clock.now_ms, lambda: internal_topics.want(HISTORY_TOPIC))
         self.coordinator = GroupCoordinator(
@@ -79,6 +79,10 @@ class Groups:
             self.follow(self._replicas.image)
             await self.coordinator.wait_loaded()  # there is nothing to load, and whoever asked comes at once
         return partition_of(group_id, len(self._replicas.image.topics[OFFSETS_TOPIC].partitions))
+
+    def want_topic(self) -> None:
+        """Begins to make `__consumer_offsets`, where it can be made: somebody asked for it by name."""
+        self._internal_topics.want(OFFSETS_TOPIC)
 
     async def run(self) -> None:
         """Follows the image that is served."""

@@ -1,4 +1,4 @@
-"""The topics that the broker makes for itself, when they are first needed.
+"""The topics that the broker makes for itself, when they are first needed, or asked for by name.
 
 | topic | for | partitions | replicas |
 |---|---|---|---|

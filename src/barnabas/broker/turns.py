@@ -1,46 +1,61 @@
 """Keeps a storm of slow requests from holding the event loop: so many in one turn of it, the others in the next ones.
 
 Ten thousand members that join at once would otherwise be worked on together, before the loop looks at a socket again,
-and everybody else's produce and fetch would wait for them. Who waits is served in order.
+and everybody else's produce and fetch would wait for them. What waits is done in order. Waiting costs a place in a
+queue and no more: the requests of a storm are received together, and a task for each would hold the loop by itself.
 
-Owner: the broker's event loop.
+Owner: the broker's event loop. The task that does what waits ends by itself when nothing does.
 """
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
-TOGETHER_MAX: Final = 16
-"""A few milliseconds of work."""
+TOGETHER_MAX: Final = 8
+"""About a millisecond of work."""
 
 
 class Turns:
-    """`await turns.take()` before each piece of slow work."""
+    """`turns.call(work)` for each piece of slow work."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, together_max: int = TOGETHER_MAX) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_bug: Callable[[BaseException], None],
+        together_max: int = TOGETHER_MAX,
+    ) -> None:
+        """`on_bug` hears of an exception that no work should raise when it is done later: our own mistake."""
         self._loop = loop
+        self._on_bug = on_bug
         self._together_max = together_max
-        self._taken = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._done = 0
+        """Pieces of this turn."""
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._task: asyncio.Task[None] | None = None
 
-    async def take(self) -> None:
-        """Returns at once while few want one."""
-        if self._taken < self._together_max and not self._waiting:
-            self._count()
-            return
-        turn: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.append(turn)
-        await turn
+    def call(self, work: Callable[[], None]) -> None:
+        """Does this at once while there is little to do, or else when its turn comes."""
+        if self._task is None:
+            self._task = self._loop.create_task(self._run())
+            self._task.add_done_callback(self._ended)
+        if self._done < self._together_max and not self._waiting:
+            self._done += 1
+            work()
+        else:
+            self._waiting.append(work)
 
-    def _count(self) -> None:
-        self._taken += 1
-        if self._taken == 1:
-            self._loop.call_soon(self._next)
+    async def _run(self) -> None:
+        """Begins in the next turn of the loop, and looks into the queue once in each."""
+        waiting = self._waiting
+        while waiting or self._done:
+            self._done = 0
+            while waiting and self._done < self._together_max:
+                self._done += 1
+                waiting.popleft()()
+            await asyncio.sleep(0)
 
-    def _next(self) -> None:
-        self._taken = 0
-        while self._waiting and self._taken < self._together_max:
-            turn = self._waiting.popleft()
-            if not turn.done():  # whoever waited may have gone
-                self._count()
-                turn.set_result(None)
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled() and (bug := task.exception()) is not None:
+            self._on_bug(bug)

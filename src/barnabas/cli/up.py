@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_COLLECTOR_THRESHOLDS: Final = (100_000, 50, 100)
+_COLLECTOR_THRESHOLDS: Final = (20_000, 250, 100)
+"""A pass over what is new holds the event loop: the smaller the first, the shorter it is, mostly."""
 
 _DATA_DIRECTORY: Final = "barnabas-data"
 _ALONE: Final = {"offsets.topic.replication.factor": "1", "group.initial.rebalance.delay.ms": "0"}

@@ -42,11 +42,13 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import Consumer
 from barnabas.client.errors import UnknownTopic
 from barnabas.client.fetched import ConsumedRecord, FetchedRun
-from barnabas.client.group_offsets import OffsetAndMetadata, committed_offsets
+from barnabas.client.group_commits import AutomaticCommits
+from barnabas.client.group_offsets import OffsetAndMetadata
 from barnabas.client.group_options import GroupOptions, NoCommittedOffset, RebalanceListener
+from barnabas.client.group_places import Places, find_places
 from barnabas.client.group_progress import Progress
+from barnabas.client.group_subscription import Subscription
 from barnabas.client.membership import Joined, MemberOptions, Membership
-from barnabas.client.offsets import list_offsets
 from barnabas.net.errors import NetworkFailed
 from barnabas.wire.errors import ErrorCode, KafkaError
 
@@ -55,16 +57,13 @@ _LOG = logging.getLogger(__name__)
 _POLL_TIMEOUT_EXPIRED: Final = "consumer poll timeout has expired"
 _CLOSED: Final = "the consumer is being closed"
 _LEAVE_SECONDS_MAX: Final = 3.0
-_COMMIT_SECONDS_MAX: Final = 5.0
-"""How long giving up partitions, or the end, may wait for a commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rebalanced:
     joined: Joined
-    positions: Mapping[TopicPartition, Offset]
-    """Where to begin what is new; what has no place is not there."""
-    committed: Mapping[TopicPartition, OffsetAndMetadata]
+    places: Places
+    """Where to begin what is new."""
 
 
 class GroupConsumer:
@@ -82,17 +81,15 @@ class GroupConsumer:
         self._consumer = Consumer(cluster, replace(options.consumer, out_of_range=options.auto_offset_reset.value))
         self._listener = RebalanceListener()
         self._progress = Progress()
-        self._topics: frozenset[str] = frozenset()
-        self._pattern: re.Pattern[str] | None = None
+        self._subscription = Subscription(cluster)
+        self._commits = AutomaticCommits(
+            options.group, self._membership, self._progress, options.auto_commit_interval_ms, self._wake
+        )
         self._previous: frozenset[TopicPartition] = frozenset()
         """What the last rebalance brought."""
-        self._counts: Mapping[str, int] = {}
-        """The topics of the group and their sizes, which we watch as its leader."""
         self._join_reason: str | None = None
         self._joining: asyncio.Task[_Rebalanced] | None = None
         self._heart: asyncio.Task[None] | None = None
-        self._committing: asyncio.Task[None] | None = None
-        self._commit_due: float | None = None
         self._changed = asyncio.Event()
         """Something happened that `poll` must look at."""
         self._is_polling = False
@@ -118,10 +115,7 @@ class GroupConsumer:
         listener: RebalanceListener | None = None,
     ) -> None:
         """Reads these topics, or all whose whole names match the pattern, also those that come later."""
-        assert not isinstance(topics, str), "topics are a collection of names"
-        assert bool(topics) != (pattern is not None), "either topics or a pattern"
-        self._topics = frozenset(topics)
-        self._pattern = None if pattern is None else re.compile(pattern)
+        self._subscription.choose(topics, pattern)
         self._listener = listener or self._listener
         self._ask_to_join("the subscription changed" if self._membership.is_member else "the consumer is new")
 
@@ -130,7 +124,7 @@ class GroupConsumer:
 
         Raises what the coordinator refuses for good: FENCED_INSTANCE_ID, INCONSISTENT_GROUP_PROTOCOL, and the like.
         """
-        assert self._topics or self._pattern, "subscribe first"
+        assert self._subscription.is_chosen, "subscribe first"
         loop = asyncio.get_running_loop()
         deadline = None if timeout_seconds is None else loop.time() + timeout_seconds
         self._progress.finish()
@@ -139,7 +133,7 @@ class GroupConsumer:
             while not self._is_stopped:
                 self._changed.clear()
                 await self._follow_group()
-                commit_due = self._commit_when_due()
+                commit_due = self._commits.start_when_due() if self._joining is None else None
                 if runs := await self._wait(deadline, commit_due):
                     for run in runs:
                         self._progress.hand_out(run.partition, run.next_offset)
@@ -256,11 +250,12 @@ class GroupConsumer:
                 await self._consumer.close()
 
     async def _cancel_tasks(self) -> None:
-        tasks = [task for task in (self._joining, self._heart, self._committing) if task is not None]
-        self._joining = self._heart = self._committing = None
+        tasks = [task for task in (self._joining, self._heart) if task is not None]
+        self._joining = self._heart = None
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._commits.cancel()
 
     # --- following the group ------------------------------------------------------------------------------------
 
@@ -296,32 +291,15 @@ class GroupConsumer:
 
     async def _join(self, reason: str) -> _Rebalanced:
         """All of a rebalance that needs nothing of the caller."""
-        topics = await self._subscribed_topics()
+        topics = await self._subscription.topics()
         owned = self.assignment if self._is_cooperative else frozenset()
         joined = await self._membership.join(topics, owned, self._previous, reason)
         new = joined.assignment - (frozenset() if joined.was_lost else owned)
-        committed = await committed_offsets(self._cluster, self._options.group, new, require_stable=True) if new else {}
-        positions = {one: offset.offset for one, offset in committed.items()}
-        missing = [one for one in new if one not in committed]
-        place = self._options.auto_offset_reset.value
-        if missing and place is not None:
-            times = dict.fromkeys(missing, place)
-            listed = await list_offsets(self._cluster, times, self._options.consumer.isolation)
-            positions |= {one: 0 if found is None else found.offset for one, found in listed.items()}
-        return _Rebalanced(joined, positions, committed)
-
-    async def _subscribed_topics(self) -> frozenset[str]:
-        if self._pattern is not None:
-            pattern = self._pattern
-            view = await self._cluster.retry("the topics could not be listed", lambda: self._cluster.refresh(None))
-            self._topics = frozenset(
-                topic.name for topic in view.topics.values() if not topic.is_internal and pattern.fullmatch(topic.name)
-            )
-        return self._topics
+        return _Rebalanced(joined, await find_places(self._cluster, self._options, new))
 
     async def _take_over(self, rebalanced: _Rebalanced) -> None:
-        joined = rebalanced.joined
-        self._counts = joined.counts
+        joined, places = rebalanced.joined, rebalanced.places
+        self._subscription.watch(joined.counts)
         self._previous = joined.assignment
         if joined.was_lost:
             await self._lose()
@@ -331,7 +309,7 @@ class GroupConsumer:
             self._ask_to_join("partitions were given up for others")
         new = joined.assignment - self.assignment
         for partition in sorted(new):
-            offset, committed = rebalanced.positions.get(partition), rebalanced.committed.get(partition)
+            offset, committed = places.positions.get(partition), places.committed.get(partition)
             self._progress.begin(partition, offset, None if committed is None else committed.offset)
             if offset is not None:
                 self._consumer.add(partition, offset)
@@ -343,10 +321,7 @@ class GroupConsumer:
         """While they are still ours: commit, tell the listener, and read them no more."""
         if not partitions:
             return
-        if self._committing is not None:
-            await asyncio.wait([self._committing])
-        if self._options.auto_commit_interval_ms is not None:
-            await self._commit_quietly(self._progress.uncommitted(partitions))
+        await self._commits.finish(partitions)
         try:
             await self._listener.on_revoked(partitions)
         finally:
@@ -435,44 +410,8 @@ class GroupConsumer:
             await self._membership.leave(_POLL_TIMEOUT_EXPIRED, timeout_seconds=_LEAVE_SECONDS_MAX)
 
     async def _look_for_topics(self) -> None:
-        before = self._topics
-        if self._pattern is not None and await self._subscribed_topics() != before:
+        if await self._subscription.has_other_topics():
             self._ask_to_join("topics that match the pattern came or went")
-        if self._counts:
-            view = await self._cluster.refresh(self._counts)
-            for name, count in self._counts.items():
-                if (len(view.topics[name].partitions) if name in view.topics else 0) != count:
-                    self._counts = {}
-                    self._ask_to_join(f"topic '{name}' has other partitions than before")
-                    return
-
-    # --- automatic commits ----------------------------------------------------------------------------------------
-
-    def _commit_when_due(self) -> float | None:
-        """Starts a commit when it is time for one; when it will be, or None while there is nothing to commit."""
-        interval_ms = self._options.auto_commit_interval_ms
-        if interval_ms is None or self._joining is not None or not self._membership.is_member:
-            return None
-        wanted = self._progress.uncommitted()
-        if not wanted or (self._committing is not None and not self._committing.done()):
-            return None
-        now = asyncio.get_running_loop().time()
-        if self._commit_due is None:
-            self._commit_due = now + interval_ms / 1000
-        if now < self._commit_due:
-            return self._commit_due
-        self._commit_due = None
-        self._committing = asyncio.create_task(self._commit_quietly(wanted))
-        self._committing.add_done_callback(lambda _: self._wake())
-        return None
-
-    async def _commit_quietly(self, wanted: Mapping[TopicPartition, Offset]) -> None:
-        """A commit that nobody waits for: when it fails, the next one covers it, or the records come once more."""
-        if not wanted or not self._membership.is_member:
-            return
-        try:
-            await self._membership.commit(wanted, timeout_seconds=_COMMIT_SECONDS_MAX)
-        except (NetworkFailed, KafkaError) as error:
-            _LOG.warning("commit failed", extra={"group": self._options.group, "problem": str(error)})
-        else:
-            self._progress.note_committed(wanted)
+        resized = await self._subscription.resized_topic()
+        if resized is not None:
+            self._ask_to_join(f"topic '{resized}' has other partitions than before")

@@ -31,8 +31,8 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-_SWEPT_TOGETHER: Final = 20
-"""Groups that are looked at before other work gets its turn."""
+_SWEPT_TOGETHER: Final = 1000
+"""Offsets that are looked at before other work gets its turn."""
 _PARTITIONS_REMEMBERED_MAX: Final = 50_000
 
 
@@ -74,7 +74,7 @@ class GroupCoordinator:
             buffer_bytes=load_buffer_bytes,
             codec=codec,
             commit_timeout_ms=commit_timeout_ms,
-            loading_turns=asyncio.Lock(),
+            loading_turn=asyncio.Lock(),
         )
         self._loop = loop
         self._appending: list[GroupShard] = []
@@ -135,7 +135,8 @@ class GroupCoordinator:
     def topics_deleted(self, topics: Collection[str]) -> None:
         """Offsets of topics that do not exist any more are worth nothing."""
         for shard in self._active():
-            shard.carry_out(shard.state.topics_deleted(set(topics)))
+            for effects in shard.state.topics_deleted(set(topics)):
+                shard.carry_out(effects)
 
     def _active(self) -> list[GroupShard]:
         return [shard for shard in self._shards.values() if shard.status is ShardStatus.ACTIVE]
@@ -154,16 +155,19 @@ class GroupCoordinator:
     async def sweep(self) -> None:
         """Looks at every group once for offsets that have expired."""
         for shard in self._active():
-            group_ids = list(shard.state.group_ids())
-            for start in range(0, len(group_ids), _SWEPT_TOGETHER):
-                for group_id in group_ids[start : start + _SWEPT_TOGETHER]:
-                    if shard.status is not ShardStatus.ACTIVE:
-                        break
-                    effects = shard.state.expire_offsets(group_id, self.now_ms())
-                    if effects.records:
-                        self.measures.offsets_expired.value += len(effects.records)
-                        shard.carry_out(effects)
-                await asyncio.sleep(0)
+            looked_at = 0
+            for group_id in shard.state.group_ids():
+                if shard.status is not ShardStatus.ACTIVE:
+                    break
+                effects = shard.state.expire_offsets(group_id, self.now_ms())
+                if effects.records:
+                    self.measures.offsets_expired.value += len(effects.records)
+                    shard.carry_out(effects)
+                looked_at += 1 + shard.state.offset_count(group_id)
+                if looked_at >= _SWEPT_TOGETHER:
+                    looked_at = 0
+                    await asyncio.sleep(0)
+            await asyncio.sleep(0)
 
     async def keep_sweeping(self, interval_ms: int) -> None:
         while True:

@@ -11,69 +11,20 @@ is a member; nobody waits for a join but in PreparingRebalance, or for a sync bu
 count exactly the members.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from barnabas.base.ids import NO_TIMESTAMP
 from barnabas.groups.account import RebalanceAccount
 from barnabas.groups.effects import Effects, MemberRef, TimerKey, TimerKind, Token
+from barnabas.groups.member import Member
 from barnabas.groups.protocols import CONSUMER_PROTOCOL_TYPE, Ballots, Protocols, subscribed_topics
-from barnabas.groups.records import CommittedOffset, GroupMetadata, MemberMetadata, OffsetChange, offset_key_prefix
+from barnabas.groups.records import GroupMetadata, MemberMetadata, OffsetChange, offset_key_prefix
 from barnabas.groups.requests import JoinedMember
 from barnabas.groups.transitions import ALLOWED, GroupState
 from barnabas.wire.errors import ErrorCode
 
 GENERATION_MAX: Final = 2**31 - 1
-NO_TIMER: Final = 2**63
-
-
-class Member:
-    """A member of a group. `last_seen_ms` is all that a heartbeat changes: the session timer finds it when it fires."""
-
-    __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "instance_id",
-        "is_new",
-        "last_seen_ms",
-        "member_id",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_timeout_ms",
-        "timer_at_ms",
-    )
-
-    def __init__(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocols: Protocols,
-        assignment: bytes = b"",
-    ) -> None:
-        self.member_id = member_id
-        self.instance_id = instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocols = protocols
-        self.assignment = assignment
-        self.is_new = False
-        """Has not been through a completed join yet: the first one may take longer than a session."""
-        self.last_seen_ms = 0
-        self.timer_at_ms = NO_TIMER
-
-    def metadata_for(self, protocol: str | None) -> bytes:
-        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
-
-    @property
-    def ref(self) -> MemberRef:
-        return MemberRef(self.member_id, self.instance_id, self.client_id, self.client_host)
 
 
 class Group:
@@ -110,7 +61,8 @@ class Group:
     def __init__(self, group_id: str, now_ms: int | None, counts: dict[GroupState, int]) -> None:
         self.group_id = group_id
         self.durable: GroupMetadata | None = None
-        self.offsets: dict[str, dict[int, CommittedOffset]] = {}
+        self.offsets: dict[str, dict[int, bytes]] = {}
+        """By topic and partition, each as `records.encode_offset` writes it."""
         self.is_buried = False
         """The last word of the log on the group itself is a tombstone."""
 
@@ -288,7 +240,7 @@ class Group:
         self.durable = value
         self.is_buried = value is None
 
-    def apply_offset(self, topic: str, partition: int, value: CommittedOffset | None) -> None:
+    def apply_offset(self, topic: str, partition: int, value: bytes | None) -> None:
         if value is not None:
             partitions = self.offsets.get(topic)
             if partitions is None:
@@ -303,22 +255,31 @@ class Group:
                 del self.offsets[topic]
                 self.key_prefixes.pop(topic, None)
 
+    def apply_offsets(self, topic: str, offsets: dict[int, bytes]) -> None:
+        """Many commits of one topic. The dictionary is the group's from then on."""
+        assert offsets
+        partitions = self.offsets.setdefault(topic, offsets)
+        if partitions is not offsets:
+            partitions.update(offsets)
+        self.is_buried = False
+
     def key_prefix(self, topic: str) -> bytes:
         prefix = self.key_prefixes.get(topic)
         if prefix is None:
             prefix = self.key_prefixes[topic] = offset_key_prefix(self.group_id, topic)
         return prefix
 
-    def offset_keys(self) -> Iterator[tuple[str, int]]:
-        """Every partition with an offset in the log, whether committed already or only appended."""
+    def offset_keys(self, topics: Collection[str] | None = None) -> Iterator[tuple[str, int]]:
+        """Every partition (of these topics, or of all) with an offset in the log, committed or only appended."""
         for topic, partitions in self.offsets.items():
-            for partition in partitions:
-                yield topic, partition
+            if topics is None or topic in topics:
+                for partition in partitions:
+                    yield topic, partition
         seen: set[tuple[str, int]] = set()
         for effects in self.in_flight.values():
             for record in effects.records:
                 change = record.change
-                if not isinstance(change, OffsetChange) or change.group_id != self.group_id:
+                if not isinstance(change, OffsetChange) or (topics is not None and change.topic not in topics):
                     continue
                 topic_partition = (change.topic, change.partition)
                 if topic_partition not in seen and change.partition not in self.offsets.get(change.topic, ()):

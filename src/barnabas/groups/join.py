@@ -18,7 +18,8 @@ that connection, or would wait on it forever.
 from collections.abc import Callable
 
 from barnabas.groups.effects import MembershipWritten, Reason, StaticMemberReplaced, Token
-from barnabas.groups.group import NO_TIMER, Group, Member
+from barnabas.groups.group import Group
+from barnabas.groups.member import NO_TIMER, Member
 from barnabas.groups.rebalance import (
     Step,
     complete_join_if_due,

@@ -1,15 +1,14 @@
 """Reads the records of an internal partition back, without holding the event loop.
 
 Reading and decoding happen in a worker thread, a megabyte at a time; keys and values are handed over on the loop in
-slices of a few milliseconds, with other work in between. However many partitions are read at once, they take turns: one
-slice in each round of the loop. What is written while this runs is not seen: the reader knows the end that it is to
-reach, and nobody writes before it is there.
+slices of about a millisecond, with other work in between. What is written while this runs is not seen: the reader knows
+the end that it is to reach, and nobody writes before it is there.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
-from itertools import pairwise
-from struct import unpack
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from struct import unpack_from
 from typing import Final, TypeAlias
 
 from barnabas.base.filesystem import Buffer
@@ -24,11 +23,38 @@ SLICE_ROWS: Final = 1000
 READ_BYTES_MAX: Final = 1 << 20
 """Decoding more than this at once would hold the interpreter for too long."""
 
-Row: TypeAlias = tuple[bytes, bytes | None]
-TakeRows: TypeAlias = Callable[[Iterable[Row]], None]
+TakeRecords: TypeAlias = Callable[[Sequence[bytes], Sequence[bytes | None]], None]
+"""Gets keys and the values that belong to them."""
 
 
-async def read_rows(partition: LedPartition, buffer_bytes: int, take: TakeRows, turns: asyncio.Lock) -> int:
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """All keys or all values of a run, one after the other."""
+
+    data: bytes
+    ends: tuple[int, ...]
+    """Where each begins, which is where the one before ends; after the last one's beginning its end."""
+    validity: bytes | None
+    """A bit for each: whether it is not null. None when none is null."""
+
+    def part(self, start: int, stop: int) -> "list[bytes] | list[bytes | None]":
+        data, ends = self.data, self.ends
+        texts = [data[low:high] for low, high in zip(ends[start:stop], ends[start + 1 : stop + 1], strict=True)]
+        bits = self.validity
+        if bits is None:
+            return texts
+        return [text if bits[row >> 3] >> (row & 7) & 1 else None for row, text in enumerate(texts, start)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    count: int
+    next_offset: Offset
+    keys: _Column
+    values: _Column
+
+
+async def read_records(partition: LedPartition, buffer_bytes: int, take: TakeRecords) -> int:
     """Hands every record with a key to `take`, in order, in slices; returns how many. CorruptBatch for a bad one.
 
     It may stop early when the partition is not led any more: whoever asked looks at that.
@@ -38,48 +64,46 @@ async def read_rows(partition: LedPartition, buffer_bytes: int, take: TakeRows, 
     loop = asyncio.get_running_loop()
     count = 0
     while offset < end_offset and partition.is_led:
-        run = await partition.read(offset, read_bytes)
-        if not run:
+        batches = await partition.read(offset, read_bytes)
+        if not batches:
             break
-        columns = await loop.run_in_executor(None, _decode, run, offset)
-        for start in range(0, columns.count, SLICE_ROWS):
-            async with turns:
-                take(_rows(columns, start, min(columns.count, start + SLICE_ROWS)))
-                await asyncio.sleep(0)  # a round of the loop for everybody else, with the turn still taken
-        count += columns.count
-        offset = _next_offset(columns, run)
+        run = await loop.run_in_executor(None, _decode, batches, offset)
+        for start in range(0, run.count, SLICE_ROWS):
+            _hand_over(run, start, min(run.count, start + SLICE_ROWS), take)
+            await asyncio.sleep(0)  # a round of the loop for everybody else
+        count += run.count
+        offset = run.next_offset
     return count
 
 
-def _decode(run: Buffer, first_offset: Offset) -> Columns:
-    return decode_run(run, first_offset=first_offset, with_headers=False).columns
+def _hand_over(run: _Run, start: int, stop: int, take: TakeRecords) -> None:
+    keys, values = run.keys.part(start, stop), run.values.part(start, stop)
+    if run.keys.validity is None:
+        take(keys, values)  # type: ignore[arg-type] # without nulls every key is there
+    else:
+        present = [(key, value) for key, value in zip(keys, values, strict=True) if key is not None]
+        take([key for key, _ in present], [value for _, value in present])
 
 
-def _next_offset(columns: Columns, run: Buffer) -> Offset:
+def _decode(batches: Buffer, first_offset: Offset) -> _Run:
+    columns = decode_run(batches, first_offset=first_offset, with_headers=False).columns
+    return _Run(
+        columns.count,
+        _next_offset(columns, batches),
+        _column(columns.count, columns.key_offsets, columns.key_data, columns.key_validity),
+        _column(columns.count, columns.value_offsets, columns.value_data, columns.value_validity),
+    )
+
+
+def _column(count: int, offsets: Buffer, data: Buffer, validity: Buffer | None) -> _Column:
+    ends = unpack_from(f"<{count + 1}i", offsets)
+    return _Column(bytes(data), ends, None if validity is None else bytes(validity))
+
+
+def _next_offset(columns: Columns, batches: Buffer) -> Offset:
     """After the last row; where there is none (control records, compacted ones), after the first batch."""
     if columns.count:
-        [last_offset] = unpack("<q", memoryview(columns.offsets).cast("B")[(columns.count - 1) * 8 : columns.count * 8])
+        [last_offset] = unpack_from("<q", columns.offsets, (columns.count - 1) * 8)
         return int(last_offset) + 1
-    assert len(run) >= HEADER_BYTES, "a read brings its first batch whole"
-    return read_header(memoryview(run)).next_offset
-
-
-def _rows(columns: Columns, start: int, stop: int) -> Iterable[Row]:
-    keys = _texts(columns.key_offsets, columns.key_data, columns.key_validity, start, stop)
-    values = _texts(columns.value_offsets, columns.value_data, columns.value_validity, start, stop)
-    if columns.key_validity is None:
-        return zip(keys, values, strict=True)  # type: ignore[arg-type] # without nulls every key is there
-    return [(key, value) for key, value in zip(keys, values, strict=True) if key is not None]
-
-
-def _texts(
-    offsets: Buffer, data: Buffer, validity: Buffer | None, start: int, stop: int
-) -> list[bytes] | list[bytes | None]:
-    ends = unpack(f"<{stop - start + 1}i", memoryview(offsets).cast("B")[start * 4 : (stop + 1) * 4])
-    contents = bytes(memoryview(data).cast("B")[ends[0] : ends[-1]])
-    first = ends[0]
-    texts = [contents[low - first : high - first] for low, high in pairwise(ends)]
-    if validity is None:
-        return texts
-    bits = bytes(validity)
-    return [text if bits[row >> 3] >> (row & 7) & 1 else None for row, text in enumerate(texts, start)]
+    assert len(batches) >= HEADER_BYTES, "a read brings its first batch whole"
+    return read_header(memoryview(batches)).next_offset

@@ -19,7 +19,7 @@ from barnabas.base.uuid import ZERO_UUID
 from barnabas.groups.effects import DurableRecord, Effects
 from barnabas.groups.group import Group
 from barnabas.groups.rebalance import Step
-from barnabas.groups.records import TEXT_BYTES_MAX, CommittedOffset, OffsetChange, encode_offset
+from barnabas.groups.records import TEXT_BYTES_MAX, CommittedOffset, OffsetChange, decode_offset, encode_offset
 from barnabas.groups.requests import OffsetToCommit
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.transitions import GroupState
@@ -67,9 +67,10 @@ def commit(
         if metadata and _is_too_large(metadata, settings.metadata_bytes_max, expire_timestamp_ms is not None):
             errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
             continue
-        value = CommittedOffset(offset, leader_epoch, metadata or "", now_ms, expire_timestamp_ms, topic_id)
+        committed = CommittedOffset(offset, leader_epoch, metadata or "", now_ms, expire_timestamp_ms, topic_id)
+        value = encode_offset(committed)
         key = group.key_prefix(topic) + INT32.pack(partition)
-        records.append(DurableRecord(key, encode_offset(value), OffsetChange(group_id, topic, partition, value)))
+        records.append(DurableRecord(key, value, OffsetChange(group_id, topic, partition, value)))
         errors.append(_NONE)
     return errors
 
@@ -93,10 +94,18 @@ def fetch(group: Group, topic: str, partitions: Iterable[int], topic_id: UUID) -
     return [_of_topic(committed.get(partition), topic_id) for partition in partitions]
 
 
-def _of_topic(value: CommittedOffset | None, topic_id: UUID) -> CommittedOffset | None:
-    if value is None or topic_id == ZERO_UUID or value.topic_id in (topic_id, ZERO_UUID):
-        return value
-    return None
+def fetch_all(group: Group) -> dict[str, list[tuple[int, CommittedOffset]]]:
+    return {
+        topic: [(partition, decode_offset(value)) for partition, value in sorted(group.offsets[topic].items())]
+        for topic in sorted(group.offsets)
+    }
+
+
+def _of_topic(value: bytes | None, topic_id: UUID) -> CommittedOffset | None:
+    if value is None:
+        return None
+    committed = decode_offset(value)
+    return committed if topic_id == ZERO_UUID or committed.topic_id in (topic_id, ZERO_UUID) else None
 
 
 # --- deletion and expiry ----------------------------------------------------------------------------------
@@ -144,9 +153,10 @@ def expire(group: Group, step: Step) -> bool:
             is_all = False
             continue
         for partition, value in partitions.items():
-            expires_at_ms = value.expire_timestamp_ms
+            committed = decode_offset(value)
+            expires_at_ms = committed.expire_timestamp_ms
             if expires_at_ms is None:
-                expires_at_ms = retention_started_ms(value) + step.settings.offsets_retention_ms
+                expires_at_ms = retention_started_ms(committed) + step.settings.offsets_retention_ms
             if step.now_ms >= expires_at_ms:
                 bury(group, topic, partition, step.effects)
             else:
@@ -160,9 +170,9 @@ def _retention_start(group: Group) -> Callable[[CommittedOffset], int] | None:
         empty_since_ms = group.state_timestamp_ms
         if empty_since_ms is not None:
             since_ms = empty_since_ms
-            return lambda value: max(since_ms, value.commit_timestamp_ms)
+            return lambda committed: max(since_ms, committed.commit_timestamp_ms)
     elif group.protocol_type is not None and not (
         group.is_consumer_group and group.subscribed is not None and group.state is GroupState.STABLE
     ):
         return None
-    return lambda value: value.commit_timestamp_ms
+    return lambda committed: committed.commit_timestamp_ms

@@ -31,8 +31,9 @@ class Ballots:
     __slots__ = ("_lists", "_member_count", "_supporters")
 
     def __init__(self) -> None:
-        self._lists: Counter[tuple[str, ...]] = Counter()
-        self._supporters: Counter[str] = Counter()
+        # Not Counters: most groups have no members, and plain empty dictionaries are nothing to the garbage collector.
+        self._lists: dict[tuple[str, ...], int] = {}
+        self._supporters: dict[str, int] = {}
         self._member_count = 0
 
     def add(self, protocols: Protocols) -> None:
@@ -50,7 +51,7 @@ class Ballots:
 
     def know_one_of(self, names: Iterable[str]) -> bool:
         """Whether every member knows one and the same of these."""
-        return any(self._supporters[name] == self._member_count for name in names)
+        return any(self._supporters.get(name, 0) == self._member_count for name in names)
 
     def elected(self) -> str:
         """The protocol with most votes; of equal ones, the one that got its first vote earlier."""
@@ -65,10 +66,10 @@ class Ballots:
         return self._member_count
 
 
-def _count(counter: Counter[_Key], key: _Key, by: int) -> None:
-    counter[key] += by
-    if not counter[key]:
-        del counter[key]
+def _count(counts: dict[_Key, int], key: _Key, by: int) -> None:
+    counts[key] = counts.get(key, 0) + by
+    if not counts[key]:
+        del counts[key]
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:

@@ -31,7 +31,8 @@ from barnabas.groups.effects import (
     TimerKind,
     Token,
 )
-from barnabas.groups.group import NO_TIMER, Group, Member
+from barnabas.groups.group import Group
+from barnabas.groups.member import NO_TIMER, Member
 from barnabas.groups.records import GroupChange, GroupMetadata, encode_group, encode_group_key
 from barnabas.groups.requests import UNKNOWN_MEMBER_ID, JoinResult, SyncResult
 from barnabas.groups.settings import GroupSettings

@@ -8,15 +8,19 @@ Pure, and byte-compatible with Apache Kafka 4.3. A key begins with the record's 
 | 2 | group | `GroupMetadata`, versions 0-4 |
 
 Types 3 and up belong to Kafka's newer kinds of groups. They are not an error, only nothing to us: `decode_record` gives
-None. No value is a tombstone. An offset is written as version 4 (with the topic's id in tagged field 0 when it is
-known), or as version 1 when it carries its own time of expiry, which no other version can; a group as version 3. Only
-version 4 of either is flexible. Bytes that are no such record raise `CorruptGroupRecord`; a broker wrote them, so it is
-the log that is damaged.
+None. No value is a tombstone. A committed offset is kept as the bytes that the log has for it, and decoded when
+somebody asks: a broker may have millions, which the garbage collector then need not know of.
+
+An offset is written as version 4 (with the topic's id in tagged field 0 when it is known), or as version 1 when it
+carries its own time of expiry, which no other version can; a group as version 3. Only version 4 of either is flexible.
+Bytes that are no such record raise `CorruptGroupRecord`; a broker wrote them, so it is the log that is damaged.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from struct import Struct
+from struct import Struct, unpack
+from struct import error as StructError  # noqa: N812 - it is a class
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -64,9 +68,13 @@ _TOPIC_ID_FIELD: Final = (1, _TOPIC_ID_TAG, UUID_BYTES)
 """One tagged field, this one, of so many bytes."""
 _PLAIN_START: Final = INT16.pack(OFFSET_VALUE_VERSION)
 _TOPIC_ID_START: Final = bytes(_TOPIC_ID_FIELD)
+_PLAIN_SHAPE: Final = (
+    *enumerate(_PLAIN_START),
+    (14, _EMPTY_COMPACT_TEXT),
+    *enumerate(_TOPIC_ID_START, start=23),
+)
+"""The bytes that do not vary in what is packed by `_PLAIN_OFFSET_WITH_TOPIC_ID`, and where they are."""
 _NAMES_CACHE_ENTRIES: Final = 4096
-_new_tuple = tuple.__new__
-"""Makes a named tuple without the Python code of its constructor: a shard may have a million to load."""
 
 
 class CorruptGroupRecord(BarnabasError):  # noqa: N818 - a fact about bytes, named as one
@@ -114,7 +122,8 @@ class OffsetChange(NamedTuple):
     group_id: str
     topic: str
     partition: int
-    value: CommittedOffset | None
+    value: bytes | None
+    """A `CommittedOffset`, encoded, and known to be one."""
 
 
 class GroupChange(NamedTuple):
@@ -216,7 +225,10 @@ def decode_record(key: bytes, value: bytes | None) -> DurableChange | None:
         (record_type,) = INT16.unpack_from(key)
         if record_type in _OFFSET_TYPES:
             group_id, topic = _names_in(key[2:-4])
-            return OffsetChange(group_id, topic, partition_in(key), None if value is None else decode_offset(value))
+            (partition,) = INT32.unpack_from(key, len(key) - 4)
+            if value is not None:
+                decode_offset(value)
+            return OffsetChange(group_id, topic, partition, value)
         if record_type == GROUP_TYPE:
             group_id, _ = read_string(key, 2, False)
             return GroupChange(group_id, None if value is None else _decode_group(value))
@@ -230,10 +242,39 @@ def is_offset_key(key: bytes) -> bool:
     return key.startswith(_OFFSET_KEY_START)
 
 
-def partition_in(key: bytes) -> int:
-    """The last field of an offset's key."""
-    partition: int = INT32.unpack_from(key, len(key) - 4)[0]
-    return partition
+def split_offset_keys(keys: Sequence[bytes]) -> tuple[list[bytes], tuple[int, ...]]:
+    """All up to the partition's number, and that number, of each key. For other keys than offsets' it means nothing."""
+    try:
+        return [key[:-4] for key in keys], unpack(f">{len(keys)}i", b"".join([key[-4:] for key in keys]))
+    except StructError as error:
+        raise CorruptGroupRecord("a key of __consumer_offsets has fewer than four bytes") from error
+
+
+def names_in(prefix: bytes) -> tuple[str, str]:
+    """The group and topic in what `split_offset_keys` gave for an offset's key."""
+    try:
+        return _names_in(prefix[2:])
+    except UNREADABLE as error:
+        raise CorruptGroupRecord(f"a key of __consumer_offsets, {prefix[:64]!r}: {error}") from error
+
+
+def check_offsets(values: Sequence[bytes]) -> None:
+    """Raises `CorruptGroupRecord` unless all of these are the values of offsets.
+
+    Nearly all have one shape, so that the bytes that make it are compared for all at once.
+    """
+    if not _are_plain(values):
+        for value in values:
+            decode_offset(value)
+
+
+def _are_plain(values: Sequence[bytes]) -> bool:
+    """Whether all have a topic id and no metadata, as nearly every commit."""
+    size_bytes = _PLAIN_OFFSET_WITH_TOPIC_ID.size
+    if set(map(len, values)) != {size_bytes}:
+        return False
+    together = b"".join(values)
+    return all(together[at::size_bytes].count(expected) == len(values) for at, expected in _PLAIN_SHAPE)
 
 
 @lru_cache(maxsize=_NAMES_CACHE_ENTRIES)
@@ -254,16 +295,16 @@ def _version_of(value: bytes) -> int:
 
 
 def decode_offset(value: bytes) -> CommittedOffset:
-    """The value of an offset's record. Nearly all have one of two shapes, and a shard may have a million to load."""
+    """The value of an offset's record. Nearly all have one of two shapes."""
     try:
         if len(value) == _PLAIN_OFFSET_WITH_TOPIC_ID.size:
             if value.startswith(_PLAIN_START) and value[14] == _EMPTY_COMPACT_TEXT and value[23:26] == _TOPIC_ID_START:
                 _, offset, epoch, _, commit_timestamp_ms, _, _, _, topic_id = _PLAIN_OFFSET_WITH_TOPIC_ID.unpack(value)
-                return _new_tuple(CommittedOffset, (offset, epoch, "", commit_timestamp_ms, None, uuid_of(topic_id)))
+                return CommittedOffset(offset, epoch, "", commit_timestamp_ms, None, uuid_of(topic_id))
         elif len(value) == _PLAIN_OFFSET.size:
             version, offset, epoch, text, commit_timestamp_ms, tagged_count = _PLAIN_OFFSET.unpack(value)
             if version == OFFSET_VALUE_VERSION and text == _EMPTY_COMPACT_TEXT and not tagged_count:
-                return _new_tuple(CommittedOffset, (offset, epoch, "", commit_timestamp_ms, None, ZERO_UUID))
+                return CommittedOffset(offset, epoch, "", commit_timestamp_ms)
         return _decode_any_offset(value)
     except UNREADABLE as error:
         raise CorruptGroupRecord(f"an offset of __consumer_offsets, {value[:64]!r}: {error}") from error

@@ -1,38 +1,74 @@
 """Loading a shard from the log: of a million commits only the last of each partition counts.
 
-Pure. `Replay.add` takes records in the log's order and keeps the last value of each key, which is what compaction would
-do, and costs one store into a dictionary. `build_into` then decodes what is left, in slices, so that the event loop is
-never held for long. The outcome equals `GroupShardState.replay` of every record, because a record's meaning does not
-depend on the ones before it. (Two types of key mean an offset. Kafka wrote the older type before 0.9 and only the newer
-one since, so that the order in which keys first appeared is right for them, too.)
+Pure. `Replay.add_all` takes records in the log's order and keeps the last value of each key, which is what compaction
+would do. Nearly all records are offsets; those of a group and topic are put together at once, as the state has them,
+and stay bytes. `build_into` then checks and decodes what is left, in slices, so that the event loop is never held long.
+
+The outcome equals `LoggedGroups.replay` of every record, because a record's meaning does not depend on the ones before
+it. Two types of key mean an offset: Kafka wrote the older type before 0.9 and only the newer one since, so the older
+ones, which are among `_others`, go first.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from barnabas.groups.state import GroupShardState
+from barnabas.groups.logged import LoggedGroups
+from barnabas.groups.records import check_offsets, encode_offset_key, is_offset_key, names_in, split_offset_keys
+
+_OFFSETS_CHECKED_TOGETHER: Final = 1000
+_OFFSETS_LIKE_ONE_RECORD: Final = 16
+_BYTES_LIKE_ONE_RECORD: Final = 64
+"""How many of these take about as long as decoding one small record."""
 
 
 class Replay:
-    __slots__ = ("_latest", "_left")
+    __slots__ = ("_left", "_offsets", "_others")
 
     def __init__(self) -> None:
-        self._latest: dict[bytes, bytes | None] = {}
-        self._left: Iterator[tuple[bytes, bytes | None]] | None = None
+        self._offsets: dict[bytes, dict[int, bytes | None]] = {}
+        """By what the keys of a group's and topic's partitions have in common, and by partition."""
+        self._others: dict[bytes, bytes | None] = {}
+        self._left: Iterator[int] | None = None
 
-    def add(self, key: bytes, value: bytes | None) -> None:
-        self._latest[key] = value
+    def add_all(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+        """Takes these records, in the log's order."""
+        prefixes, numbers = split_offset_keys(keys)
+        last_prefix = None
+        partitions: dict[int, bytes | None] = {}
+        for key, prefix, number, value in zip(keys, prefixes, numbers, values, strict=True):
+            if prefix != last_prefix:
+                if not is_offset_key(key):
+                    self._others[key] = value
+                    continue
+                last_prefix = prefix
+                partitions = self._offsets.setdefault(prefix, {})
+            partitions[number] = value
 
-    def add_all(self, rows: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """The same for many records at once."""
-        self._latest.update(rows)
-
-    def __len__(self) -> int:
-        """How many different keys there were."""
-        return len(self._latest)
-
-    def build_into(self, state: GroupShardState, limit: int) -> bool:
-        """Decodes at most this many records; says whether all are done. Nothing is added after the first call."""
+    def build_into(self, state: LoggedGroups, limit: int) -> bool:
+        """Does about as much as decoding so many small records; says whether all is done. Nothing is added after it."""
         if self._left is None:
-            self._left = iter(self._latest.items())
-        return state.replay_many(islice(self._left, limit)) < limit
+            self._left = self._build(state)
+        done = 0
+        for amount in self._left:
+            done += amount
+            if done >= limit:
+                return False
+        return True
+
+    def _build(self, state: LoggedGroups) -> Iterator[int]:
+        for key, value in self._others.items():
+            state.replay(key, value)
+            yield 1 if value is None else 1 + len(value) // _BYTES_LIKE_ONE_RECORD
+        for prefix, partitions in self._offsets.items():
+            group_id, topic = names_in(prefix)
+            for partition in [partition for partition, value in partitions.items() if value is None]:
+                del partitions[partition]
+                state.replay(encode_offset_key(group_id, topic, partition), None)
+            present: dict[int, bytes] = partitions  # type: ignore[assignment] # the others are gone
+            values = list(present.values())
+            for start in range(0, len(values), _OFFSETS_CHECKED_TOGETHER):
+                together = values[start : start + _OFFSETS_CHECKED_TOGETHER]
+                check_offsets(together)
+                yield 1 + len(together) // _OFFSETS_LIKE_ONE_RECORD
+            if present:
+                state.take_offsets(group_id, topic, present)

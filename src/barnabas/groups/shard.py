@@ -31,7 +31,7 @@ from barnabas.base.ids import Offset
 from barnabas.base.timers import LoopTimers, Timer
 from barnabas.groups.batches import build_batch
 from barnabas.groups.effects import CancelTimer, DurableRecord, Effects, StoryEvent, TimerKey
-from barnabas.groups.loading import read_rows
+from barnabas.groups.loading import read_records
 from barnabas.groups.partitions import LedPartition
 from barnabas.groups.records import CorruptGroupRecord, GroupChange
 from barnabas.groups.replay import Replay
@@ -46,7 +46,9 @@ Token: TypeAlias = Callable[[Any], None]
 
 _RECORD_BYTES_MAX = 32
 """What a record has in a batch besides its key and value, at most."""
-_BUILD_ROWS = 500
+_BUILT_TOGETHER = 200
+_REVIVED_TOGETHER = 20
+_TIMER_AGAIN_MS = 1000
 
 _CODES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -85,8 +87,9 @@ class ShardWorld(NamedTuple):
     buffer_bytes: int
     codec: Codec
     commit_timeout_ms: int
-    loading_turns: asyncio.Lock
-    """Taken for each slice of work of a shard that loads, so that many of them hold the loop no longer than one."""
+    loading_turn: asyncio.Lock
+    """One shard loads at a time: they hold the loop no longer, and need no more memory, than one; the first is ready
+    soon."""
 
 
 class GroupShard:
@@ -119,27 +122,36 @@ class GroupShard:
     async def _replay_log(self) -> None:
         world, partition = self._world, self.partition
         began = world.loop.time()
-        replay, state = Replay(), world.new_state()
         try:
-            count = await read_rows(partition, world.buffer_bytes, replay.add_all, world.loading_turns)
-            is_built = False
-            while not is_built:
-                async with world.loading_turns:
-                    is_built = replay.build_into(state, limit=_BUILD_ROWS)
-                    await asyncio.sleep(0)
+            async with world.loading_turn:
+                count = await self._replay_all()
         except (CorruptBatch, CorruptGroupRecord, DiskFailed) as error:
             self.status = ShardStatus.FAILED
             logger.error("groups of partition %d cannot be loaded: %s", partition.index, error)
             return
         if not partition.is_led:
             return  # whoever follows the partitions closes this shard
-        self.state = state
         self.status = ShardStatus.ACTIVE
         seconds = world.loop.time() - began
         if count:
             logger.info("groups of partition %d: %d records loaded in %.3f s", partition.index, count, seconds)
         world.on_loaded(self, seconds)
-        self.carry_out(state.loaded(world.now_ms()))
+
+    async def _replay_all(self) -> int:
+        """How many records there were. Other work gets its turn after every few of them."""
+        world = self._world
+        replay, state = Replay(), world.new_state()
+        count = await read_records(self.partition, world.buffer_bytes, replay.add_all)
+        is_built = False
+        while not is_built:
+            is_built = replay.build_into(state, limit=_BUILT_TOGETHER)
+            await asyncio.sleep(0)
+        self.state = state
+        group_ids = state.group_ids()
+        for start in range(0, len(group_ids), _REVIVED_TOGETHER):
+            self.carry_out(state.revive(group_ids[start : start + _REVIVED_TOGETHER], world.now_ms()))
+            await asyncio.sleep(0)
+        return count
 
     async def wait_loaded(self) -> None:
         """Until it is loaded, or has failed to."""
@@ -207,6 +219,9 @@ class GroupShard:
             self._world.timers.start(timer, change.delay_ms)
 
     def _timer_fired(self, key: TimerKey) -> None:
+        if self.status is ShardStatus.LOADING:  # nothing may be written yet
+            self._world.timers.start(self._timers[key], _TIMER_AGAIN_MS)
+            return
         del self._timers[key]
         self.carry_out(self.state.timer_fired(key, self._world.now_ms()))
 

@@ -1,20 +1,15 @@
-"""All groups of one partition of `__consumer_offsets`: the calls that a coordinator makes, and what replaying does.
+"""All groups of one partition of `__consumer_offsets`: the calls that a coordinator makes for its clients.
 
 Pure: no I/O, no clock, no randomness. One `GroupShardState` belongs to one partition for as long as this broker leads
-it; one task owns it. A call changes soft state at once and returns `effects.Effects`. Durable state (committed offsets,
-the group as its last rebalance left it) changes only by `_apply`, which `replay` calls for records read from the log
-and `committed` for records that this state asked to append: start-up, failover and daily work are one code path.
+it; one task owns it. A call changes soft state at once and returns `effects.Effects`. What their records change, they
+change when they are committed: `logged`.
 
 `now_ms` is wall-clock time that must not jump: sessions are measured with it, too.
-
-Whatever the coordinator does not know for sure (an append that may or may not have been written, lost leadership), it
-calls `abandon`, answers all tokens, drops the state, and loads a new one from the log. An append that certainly wrote
-nothing needs no reload: `refused`.
 
 Not here: authorization, empty group ids, whether topics exist; the handlers do that.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from uuid import UUID
 
 from barnabas.base.uuid import ZERO_UUID
@@ -22,35 +17,10 @@ from barnabas.groups import join as joining
 from barnabas.groups import leave as leaving
 from barnabas.groups import offsets as offset_rules
 from barnabas.groups import sync as syncing
-from barnabas.groups.effects import (
-    AssignmentWritten,
-    Effects,
-    Reason,
-    Reply,
-    TimerKey,
-    TimerKind,
-    Token,
-)
-from barnabas.groups.group import Group
-from barnabas.groups.rebalance import (
-    Step,
-    complete_join,
-    initial_delay_over,
-    keep_alive,
-    prepare,
-    session_timer_fired,
-)
-from barnabas.groups.records import (
-    TEXT_BYTES_MAX,
-    CommittedOffset,
-    DurableChange,
-    GroupMetadata,
-    OffsetChange,
-    decode_offset,
-    decode_record,
-    is_offset_key,
-    partition_in,
-)
+from barnabas.groups.effects import Effects, Reply, TimerKey, TimerKind, Token
+from barnabas.groups.logged import LoggedGroups
+from barnabas.groups.rebalance import Step, complete_join, initial_delay_over, session_timer_fired
+from barnabas.groups.records import TEXT_BYTES_MAX, CommittedOffset, GroupMetadata
 from barnabas.groups.requests import (
     CLASSIC_GROUP_TYPE,
     UNKNOWN_MEMBER_ID,
@@ -76,14 +46,10 @@ _REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
 _PREPARING = GroupState.PREPARING_REBALANCE
 
 
-class GroupShardState:
+class GroupShardState(LoggedGroups):
     def __init__(self, settings: GroupSettings, new_uuid_text: Callable[[], str]) -> None:
-        self.settings = settings
+        super().__init__(settings)
         self._new_uuid_text = new_uuid_text
-        self._groups: dict[str, Group] = {}
-        self._counts = dict.fromkeys(GroupState, 0)
-        self.skipped_records = 0
-        """Records of kinds of groups that are not served here."""
 
     # --- membership -----------------------------------------------------------------------------------------
 
@@ -223,7 +189,7 @@ class GroupShardState:
         group = self._groups.get(group_id)
         if group is None:
             return {}
-        return {topic: sorted(group.offsets[topic].items()) for topic in sorted(group.offsets)}
+        return offset_rules.fetch_all(group)
 
     def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]], token: Token) -> Effects:
         """Answers with an error code for each partition; raises `KafkaError` when the whole request is refused."""
@@ -245,20 +211,21 @@ class GroupShardState:
             step.write(group, None)
         return self._sent(group, step.effects)
 
-    def topics_deleted(self, topics: Collection[str]) -> Effects:
-        """Tombstones of all offsets of these topics."""
-        effects = Effects()
-        touched = []
+    def offset_count(self, group_id: str) -> int:
+        """How many offsets a group has."""
+        group = self._groups.get(group_id)
+        return 0 if group is None else sum(map(len, group.offsets.values()))
+
+    def topics_deleted(self, topics: Collection[str]) -> list[Effects]:
+        """Tombstones of all offsets of these topics, for each group apart: together they may be many."""
+        every = []
         for group in self._groups.values():
-            of_topics = [key for key in group.offset_keys() if key[0] in topics]
-            for topic, partition in of_topics:
+            effects = Effects()
+            for topic, partition in group.offset_keys(topics):
                 offset_rules.bury(group, topic, partition, effects)
-            if of_topics:
-                touched.append(group)
-        effects.groups = tuple(touched)
-        for group in touched:
-            group.in_flight[id(effects)] = effects
-        return effects
+            if effects.records:
+                every.append(self._sent(group, effects))
+        return every
 
     # --- groups ---------------------------------------------------------------------------------------------
 
@@ -309,153 +276,3 @@ class GroupShardState:
             for group in self._groups.values()
             if not wanted_states or group.state.value.lower() in wanted_states
         ]
-
-    def group_ids(self) -> list[str]:
-        return list(self._groups)
-
-    def counts(self) -> dict[GroupState, int]:
-        """How many groups are in each state."""
-        return dict(self._counts)
-
-    def __len__(self) -> int:
-        return len(self._groups)
-
-    # --- the log --------------------------------------------------------------------------------------------
-
-    def replay(self, key: bytes, value: bytes | None) -> None:
-        """Takes one record read from the log."""
-        change = decode_record(key, value)
-        if change is None:
-            self.skipped_records += 1
-        else:
-            self._apply(change, None)
-
-    def replay_many(self, rows: Iterable[tuple[bytes, bytes | None]]) -> int:
-        """The same for many, and how many they were. Most are offsets, of which many have group and topic in common."""
-        partitions_of: dict[bytes, dict[int, CommittedOffset]] = {}
-        count = 0
-        for key, value in rows:
-            count += 1
-            names = key[:-4]
-            if value is None or not is_offset_key(key):
-                partitions_of.clear()  # it may remove what these refer to
-                self.replay(key, value)
-            elif (partitions := partitions_of.get(names)) is not None:
-                partitions[partition_in(key)] = decode_offset(value)
-            else:
-                change = decode_record(key, value)
-                assert isinstance(change, OffsetChange)
-                self._apply(change, None)
-                partitions_of[names] = self._groups[change.group_id].offsets[change.topic]
-        return count
-
-    def loaded(self, now_ms: int) -> Effects:
-        """All records are replayed: members of stable groups go on, with a new session each."""
-        step = Step(self.settings, now_ms)
-        for group in tuple(self._groups.values()):
-            if group.durable is not None:
-                group.restore()
-            elif not group.offsets:
-                self._drop(group)
-                continue
-            for member in group.members.values():
-                keep_alive(group, member, step)
-            if len(group.members) > self.settings.group_size_max:
-                prepare(group, (step.cause(Reason.OVER_CAPACITY),), step)
-        return step.effects
-
-    def committed(self, effects: Effects, now_ms: int) -> Effects | None:
-        """These records are below the high watermark. Gives what follows, if anything does."""
-        for record in effects.records:
-            self._apply(record.change, now_ms)
-        written = effects.continuation
-        following = None
-        if isinstance(written, AssignmentWritten):
-            step = Step(self.settings, now_ms)
-            syncing.assignment_written(written, step)
-            following = self._sent(written.group, step.effects)
-        self._landed(effects)
-        return following
-
-    def refused(self, effects: Effects, error: ErrorCode, now_ms: int) -> Effects:
-        """These records were certainly not written. The replies of `effects` are the coordinator's to refuse."""
-        written = effects.continuation
-        step = Step(self.settings, now_ms)
-        groups = effects.groups
-        self._landed(effects)
-        for group in groups:
-            self._drop_if_unused(group)  # what would have made it known is not in the log
-        if written is None:
-            return step.effects
-        group = written.group
-        if isinstance(written, AssignmentWritten):
-            syncing.assignment_refused(written, error, step)
-        elif group.state is GroupState.STABLE:
-            prepare(group, (step.cause(Reason.WRITE_REFUSED),), step)
-        return self._sent(group, step.effects)
-
-    def abandon(self) -> list[Token]:
-        """The state is given up: everyone who waits for a join or a sync. (Replies with records are not here.)"""
-        tokens: list[Token] = []
-        for group in self._groups.values():
-            tokens += group.joining.values()
-            tokens += group.syncing.values()
-            group.joining.clear()
-            group.syncing.clear()
-        return tokens
-
-    def durable_groups(self) -> Iterator[tuple[str, GroupMetadata | None, dict[str, dict[int, CommittedOffset]]]]:
-        """What the log says, by group: for comparing with a replay."""
-        for group in self._groups.values():
-            if group.durable is not None or group.offsets:
-                yield group.group_id, group.durable, group.offsets
-
-    def check_invariants(self) -> None:
-        for group_id, group in self._groups.items():
-            assert group.group_id == group_id
-            assert group.state is not GroupState.DEAD
-            assert not (group.is_buried and group.is_unused), f"{group_id} is kept for nothing"
-            group.check_invariants()
-        assert sum(self._counts.values()) == len(self._groups)
-
-    # --- own ------------------------------------------------------------------------------------------------
-
-    def _create(self, group_id: str, now_ms: int | None) -> Group:
-        group = self._groups[group_id] = Group(group_id, now_ms, self._counts)
-        return group
-
-    def _apply(self, change: DurableChange, now_ms: int | None) -> None:
-        """The one way by which durable state changes."""
-        group = self._groups.get(change.group_id)
-        if group is None:
-            if change.value is None:
-                return
-            group = self._create(change.group_id, now_ms)
-        if isinstance(change, OffsetChange):
-            group.apply_offset(change.topic, change.partition, change.value)
-        else:
-            group.apply_metadata(change.value)
-        if group.is_buried:
-            self._drop_if_unused(group)
-
-    def _sent(self, group: Group, effects: Effects) -> Effects:
-        """Notes that these records are on their way."""
-        if effects.records:
-            effects.groups = (group,)
-            group.in_flight[id(effects)] = effects
-        return effects
-
-    def _landed(self, effects: Effects) -> None:
-        for group in effects.groups:
-            group.in_flight.pop(id(effects), None)
-            if group.is_buried:
-                self._drop_if_unused(group)
-        effects.groups = ()
-
-    def _drop_if_unused(self, group: Group) -> None:
-        if group.is_unused and self._groups.get(group.group_id) is group:
-            self._drop(group)
-
-    def _drop(self, group: Group) -> None:
-        del self._groups[group.group_id]
-        group.forget()

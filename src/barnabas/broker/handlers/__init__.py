@@ -46,9 +46,7 @@ def make_handlers(services: Services) -> dict[int, Handler]:
         ApiKey.METADATA: MetadataHandler(services),
         ApiKey.OFFSET_FETCH: OffsetFetchHandler(services),
         ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(services),
-        ApiKey.JOIN_GROUP: JoinGroupHandler(services),
         ApiKey.LEAVE_GROUP: LeaveGroupHandler(services),
-        ApiKey.SYNC_GROUP: SyncGroupHandler(services),
         ApiKey.DESCRIBE_GROUPS: DescribeGroupsHandler(services),
         ApiKey.LIST_GROUPS: ListGroupsHandler(services),
         ApiKey.API_VERSIONS: ApiVersionsHandler(services),
@@ -72,8 +70,10 @@ def make_handlers(services: Services) -> dict[int, Handler]:
 
 
 def make_direct_handlers(services: Services) -> dict[int, DirectHandler]:
-    """The hot ones of the group coordinator, which answer by themselves: at once, or when their records are written."""
+    """Those of the group coordinator that are many, which answer by themselves: at once, or when it is time."""
     return {
+        ApiKey.JOIN_GROUP: JoinGroupHandler(services),
+        ApiKey.SYNC_GROUP: SyncGroupHandler(services),
         ApiKey.OFFSET_COMMIT: OffsetCommitHandler(services),
         ApiKey.HEARTBEAT: HeartbeatHandler(services),
     }

@@ -36,6 +36,26 @@ async def ask_group(services: Services, group_id: str, call: GroupCall) -> Any:
     return result
 
 
+def ask_group_in_turn(
+    services: Services, request: Request, group_id: str, call: GroupCall, respond: Callable[[Any], None]
+) -> None:
+    """The same for requests that come in storms. `respond` gets the answer, or an `ErrorCode`, in a turn of its own:
+    a whole group is answered at once.
+    """
+    turns = services.groups.turns
+
+    def answer(result: object) -> None:
+        turns.call(lambda: respond(result))
+
+    try:
+        check_group(services, request, Operation.READ, group_id)
+        coordinator = services.groups.coordinator
+        shard = coordinator.shard_for(group_id)
+        shard.carry_out(call(shard.state, answer, coordinator.now_ms()))
+    except KafkaError as error:
+        answer(error.code)
+
+
 def check_group(services: Services, request: Request, operation: Operation, group_id: str) -> None:
     """Refuses who may not do this, and a group without a name."""
     if not services.allows_group(request, operation, group_id):

@@ -6,15 +6,15 @@ its own (`group.instance.id`, version 5). The rules are in `barnabas.groups`.
 
 from typing import Any, Final
 
-from barnabas.broker.authorizer import Operation
+from barnabas.base.errors import BarnabasError
 from barnabas.broker.dispatch import Values
-from barnabas.broker.handlers.group_calls import ask_group, check_group, milliseconds
+from barnabas.broker.handlers.group_calls import ask_group_in_turn, milliseconds
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.groups.requests import JoinRequest, JoinResult
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.errors import KafkaError
-from barnabas.wire.messages import decode_request
+from barnabas.wire.errors import ErrorCode
+from barnabas.wire.messages import decode_request, write_response
 
 _KNOWN_ID_FROM: Final = 4
 _NULLABLE_PROTOCOL_FROM: Final = 7
@@ -24,37 +24,50 @@ _SKIPPED_ASSIGNMENT_FROM: Final = 9
 class JoinGroupHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._turns = services.groups.turns
 
-    async def __call__(self, request: Request) -> Values:
-        turns = self._services.groups.turns
-        await turns.take()
-        asked = decode_request(ApiKey.JOIN_GROUP, request.version, request.body)
-        join = _join_request(request, asked)
+    def __call__(self, request: Request) -> None:
+        self._turns.call(lambda: self._join(request))
+
+    def _join(self, request: Request) -> None:
         try:
-            check_group(self._services, request, Operation.READ, join.group_id)
-            result: JoinResult = await ask_group(
-                self._services, join.group_id, lambda state, token, now_ms: state.join(join, token, now_ms)
-            )
-        except KafkaError as error:
-            result = JoinResult(error.code, member_id=join.member_id)
-        await turns.take()  # a whole group is answered at once
-        protocol = result.protocol
-        if protocol is None and request.version < _NULLABLE_PROTOCOL_FROM:
-            protocol = ""
-        return {
-            "throttle_time_ms": request.throttle_ms,
-            "error_code": result.error,
-            "generation_id": result.generation,
-            "protocol_type": result.protocol_type,
-            "protocol_name": protocol,
-            "leader": result.leader,
-            "skip_assignment": result.skip_assignment,
-            "member_id": result.member_id,
-            "members": [
-                {"member_id": one.member_id, "group_instance_id": one.instance_id, "metadata": one.metadata}
-                for one in result.members
-            ],
-        }
+            join = _join_request(request, decode_request(ApiKey.JOIN_GROUP, request.version, request.body))
+        except BarnabasError as error:
+            request.refuse(error)
+            return
+
+        def respond(result: JoinResult | ErrorCode) -> None:
+            if isinstance(result, ErrorCode):
+                result = JoinResult(result, member_id=join.member_id)
+            request.respond(write_response(ApiKey.JOIN_GROUP, request.version, _view(request, result)))
+
+        ask_group_in_turn(
+            self._services,
+            request,
+            join.group_id,
+            lambda state, token, now_ms: state.join(join, token, now_ms),
+            respond,
+        )
+
+
+def _view(request: Request, result: JoinResult) -> Values:
+    protocol = result.protocol
+    if protocol is None and request.version < _NULLABLE_PROTOCOL_FROM:
+        protocol = ""
+    return {
+        "throttle_time_ms": request.throttle_ms,
+        "error_code": result.error,
+        "generation_id": result.generation,
+        "protocol_type": result.protocol_type,
+        "protocol_name": protocol,
+        "leader": result.leader,
+        "skip_assignment": result.skip_assignment,
+        "member_id": result.member_id,
+        "members": [
+            {"member_id": one.member_id, "group_instance_id": one.instance_id, "metadata": one.metadata}
+            for one in result.members
+        ],
+    }
 
 
 def _join_request(request: Request, asked: Any) -> JoinRequest:

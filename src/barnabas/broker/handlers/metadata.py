@@ -4,7 +4,8 @@
 |---|---|
 | null, in version 0 an empty list | all topics |
 | an empty list | none |
-| names | those; one that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and made meanwhile if that is allowed |
+| names | those; one that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and made meanwhile if that is allowed \
+(`__consumer_offsets` with its own settings) |
 | ids, from version 12 | those; the others are UNKNOWN_TOPIC_ID |
 
 Brokers are told by the addresses of the listener that the request came in through. What is listed is served here, so
@@ -23,6 +24,7 @@ from barnabas.broker.handlers.operations import NOT_TOLD, cluster_operations, to
 from barnabas.broker.handlers.topic_views import PartitionViews, broker_addresses, controller_id
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
+from barnabas.groups.partitions import OFFSETS_TOPIC
 from barnabas.metadata.image import INTERNAL_TOPICS, Topic
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode
@@ -121,7 +123,11 @@ class _Answer:
         may_create_all = self._services.allows_cluster(self._request, Operation.CREATE)
         if not (may_create_all or self._services.allows_topic(self._request, Operation.CREATE, name)):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        self._services.auto_creation.begin(self._image, name, config.num_partitions, config.default_replication_factor)
+        if name == OFFSETS_TOPIC:
+            self._services.groups.want_topic()
+        else:
+            counts = (config.num_partitions, config.default_replication_factor)
+            self._services.auto_creation.begin(self._image, name, *counts)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _add(self, topic: Topic) -> None:

@@ -13,6 +13,7 @@ from barnabas.pipelines.file_tasks import ParquetTask
 from barnabas.pipelines.files import ParquetDirectory, WrittenFile
 
 ROWS = 40
+COMPACT_EVERY = 3
 QUERY = "0d5b6f7a-0000-4000-8000-000000000001"
 
 
@@ -40,7 +41,7 @@ def main(directory: Path, batches: int) -> None:
     table.recover()
     for batch_id in range(done + 1, batches):
         write_batch(table, batch_id)
-        if batch_id % 3 == 2:
+        if batch_id % COMPACT_EVERY == COMPACT_EVERY - 1:
             table.compact(files_min=2, bytes_below=1 << 20)
         temporary = log.with_suffix(".new")
         temporary.write_text(str(batch_id))

@@ -26,6 +26,8 @@ def check(session: "SparkSession", directory: Path, text: str, topics: tuple[str
 
 def test_pipeline_without_mistakes_passes(pipeline_session: "SparkSession", tmp_path: Path) -> None:
     assert check(pipeline_session, tmp_path, VIEWS) == []
+    settings = "kafka: {acks: all, linger.ms: 5, max.poll.records: 10, client.id: views}\n"
+    assert check(pipeline_session, tmp_path, VIEWS.replace("sources:\n", f"{settings}sources:\n", 1)) == []
 
 
 @pytest.mark.parametrize(
@@ -33,8 +35,8 @@ def test_pipeline_without_mistakes_passes(pipeline_session: "SparkSession", tmp_
     [
         pytest.param("v.page, v.at", "v.pagee, v.at", 19, "`v`.`pagee` cannot be resolved", id="unknown column"),
         pytest.param("FROM views v LEFT", "FORM views v LEFT", 20, "yntax error", id="bad SQL"),
-        pytest.param("FROM views v LEFT", "FROM veiws v LEFT", 20, "`veiws` cannot be found", id="unknown view"),
-        pytest.param("    watermark: 10 seconds\n", "", 25, "without watermark", id="missing watermark"),
+        pytest.param("FROM views v LEFT", "FROM veiws v LEFT", 20, "did you mean 'views'?", id="unknown view"),
+        pytest.param("    watermark: 10 seconds\n", "", 25, "or write in mode update", id="missing watermark"),
         pytest.param("event_time: at", "event_time: page", 8, "page", id="event time that is no time"),
         pytest.param("event_time: at", "event_time: att", 8, "att", id="event time that is no column"),
         pytest.param("page string, at", "page strin, at", 7, "STRIN", id="schema with unknown type"),

@@ -87,6 +87,8 @@ def test_crash_between_manifest_and_renames_is_finished_by_recovery(
         with pytest.raises(KilledError):
             write_batch(table, 0)
     assert len(read_by_arrow(table.path)) == ROWS // 2
+    with table.snapshot() as place:
+        assert not list(place.rglob("*.parquet"))
     again = ParquetDirectory(table.path)
     again.recover()
     assert again.is_committed(QUERY, 0)
@@ -127,6 +129,20 @@ def test_snapshot_stays_whole_through_compaction(table: ParquetDirectory) -> Non
         write_batch(table, 4)
         assert sorted(scan.to_table()["number"].to_pylist()) == numbers(4)
     assert not place.exists()
+
+
+def test_snapshot_of_dead_process_is_removed_and_that_of_a_living_one_stays(table: ParquetDirectory) -> None:
+    for batch_id in range(3):
+        write_batch(table, batch_id)
+    script = (
+        "import os, pathlib, sys; from barnabas.pipelines.files import ParquetDirectory;"
+        " held = ParquetDirectory(pathlib.Path(sys.argv[1])).snapshot(); held.__enter__(); os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", script, str(table.path)], check=False).returncode == -9
+    with table.snapshot() as place:
+        assert len(list(place.parent.iterdir())) == 2
+        table.compact(files_min=2, bytes_below=1 << 20)
+        assert list(place.parent.iterdir()) == [place]
 
 
 def test_joined_files_with_other_columns_have_nulls(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def report(batch_id: int, rows: int, **more: Any) -> dict[str, Any]:
         "batchId": batch_id,
         "numInputRows": rows,
         "processedRowsPerSecond": 50.0,
-        "durationMs": {"triggerExecution": 120},
+        "durationMs": {"triggerExecution": 120, "addBatch": 90},
         "stateOperators": [{"numRowsTotal": 5, "memoryUsedBytes": 700, "numRowsDroppedByWatermark": 2}],
         "observedMetrics": {"bad_views": {"rows": 1}},
         "sources": [{"endOffset": json.dumps({"views": {"0": 10 * (batch_id + 1)}})}],
@@ -33,6 +33,15 @@ def test_reports_are_taken_once_each() -> None:
     assert (progress.input_rows, progress.late_rows, progress.bad_rows, progress.batches) == (30, 4, 2, 2)
     assert (progress.state_rows, progress.state_bytes, progress.batch_ms) == (5, 700, 120)
     assert progress.ends == {FIRST: 20}
+
+
+def test_report_of_a_resting_query_does_not_hide_the_batch_after_it() -> None:
+    progress = QueryProgress("views.counts")
+    resting = report(1, 0, durationMs={"triggerExecution": 3, "latestOffset": 3})
+    assert progress.take([report(0, 10)])
+    assert not progress.take([report(0, 10), resting])
+    assert progress.take([report(0, 10), resting, report(1, 20)])
+    assert (progress.input_rows, progress.batches, progress.batch_id) == (30, 2, 1)
 
 
 def test_lag_is_latest_minus_what_was_read() -> None:
@@ -80,6 +89,6 @@ def test_metrics_page_has_lag_by_partition_and_health_by_state() -> None:
 )
 def test_failure_line_says_the_innermost_cause(text: str, line: str) -> None:
     pytest.importorskip("pyspark", reason="pyspark is not installed: pip install barnabas[spark]")
-    from barnabas.pipelines.run import failure_line
+    from barnabas.pipelines.failures import failure_line
 
     assert failure_line(RuntimeError(text)) == line

@@ -12,6 +12,7 @@ from barnabas.client.blocking import BlockingClient
 from barnabas.testing import Broker
 from tests.pipelines.running import Kept, run_pipeline, write_file
 from tests.pipelines.samples import VIEWS
+from tests.spark.test_callbacks import kill_callback_thread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,7 +141,7 @@ def test_changed_stateful_step_is_refused_and_stateless_change_goes_on(
     pipeline_session: "SparkSession", broker: Broker, tmp_path: Path
 ) -> None:
     from barnabas.pipelines.plans import read_plan
-    from barnabas.pipelines.sessions import SHUFFLE_PARTITIONS
+    from barnabas.pipelines.rules import SHUFFLE_PARTITIONS
     from barnabas.pipelines.spec import InvalidPipeline
 
     make_topics(broker)
@@ -189,7 +190,7 @@ sinks:
 """
 
 
-def test_running_pipeline_stops_after_its_batch_and_survives_the_broker(
+def test_running_pipeline_stops_after_its_batch_and_survives_broker_and_callback_thread(
     pipeline_session: "SparkSession", broker: Broker, tmp_path: Path
 ) -> None:
     broker.create_topic("words")
@@ -213,18 +214,21 @@ def test_running_pipeline_stops_after_its_batch_and_survives_the_broker(
         broker.start()
         broker.append("words", [b"three"], key=b"k")
         broker.records("copies", 3, timeout_seconds=240)
+        kill_callback_thread(pipeline_session)
+        broker.append("words", [b"four"], key=b"k")
+        broker.records("copies", 4, timeout_seconds=240)
     finally:
         stop.set()
         thread.join(240)
     assert not failures
     copies = broker.records("copies")
-    assert {copy.value for copy in copies} == {b"one", b"two", b"three"}
+    assert {copy.value for copy in copies} == {b"one", b"two", b"three", b"four"}
     assert dict(copies[0].headers) == {"origin": b"words@0"}
     assert ["one", "k", "0"] in [row for _, _, _, rows, _ in kept.rows for row in rows]
     assert [view.state for view in kept.views] == ["done", "done"]
     with BlockingClient(broker.bootstrap) as client:
         committed = client.committed_offsets("shown.copies")
-    assert {one.offset for one in committed.values()} == {3}
+    assert {one.offset for one in committed.values()} == {4}
 
 
 STRICT = """\

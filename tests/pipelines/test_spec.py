@@ -67,6 +67,7 @@ def test_error_message_names_file_and_line() -> None:
         ("    parquet: table\n", "    parquet: table\n    key: page\n", 33, "only for topic sinks"),
         ("  named:\n    sql: |", "  users:\n    sql: |", 17, "has the name of a source"),
         ("  views:\n", "  vi-ews:\n", 5, "cannot be the name of a source"),
+        ("sources:\n", "spark: {spark.sql.shuffle.partitions: many}\nsources:\n", 4, "must be a whole number"),
     ],
 )
 def test_mistake_in_file_is_told_with_its_line(before: str, after: str, line: int, message: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install barnabas[spark]")
 
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.blocking import BlockingClient
@@ -104,6 +104,46 @@ def test_query_killed_in_its_first_batch_with_records_reads_them_again(
     writer = rows.writeStream.foreachBatch(lambda batch, number: seen.extend(places(batch)))
     finish(writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start())
     assert sorted(seen) == [("victim", 0, offset) for offset in range(10, 17)]
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_query_that_failed_in_batch_0_goes_on_from_its_pinned_start_to_the_end(
+    spark: SparkSession, broker: Broker, tmp_path: Path, start: str
+) -> None:
+    broker.create_topic("failed")
+    fill(broker, "failed", {0: 10})
+    rows = stream(spark, broker.bootstrap, "failed", startingOffsets=start)
+    seen: list[tuple[str, int, int]] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        if not (tmp_path / "again").exists():
+            raise RuntimeError("not this time")
+        seen.extend(places(batch))
+
+    writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(StreamingQueryException, match="not this time"):
+        finish(writer.trigger(availableNow=True).start())
+    fill(broker, "failed", {0: 3}, label="later-")
+    (tmp_path / "again").touch()
+    finish(writer.trigger(availableNow=True).start())
+    assert sorted(seen) == [("failed", 0, offset) for offset in range(0 if start == "earliest" else 10, 13)]
+
+
+def test_stream_has_nothing_new_while_its_stop_file_exists(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    stop_file = tmp_path / "stop"
+    broker.create_topic("stopped")
+    fill(broker, "stopped", {0: 10})
+    rows = stream(spark, broker.bootstrap, "stopped", startingOffsets="earliest", stopFile=stop_file)
+    query = start_query(rows, tmp_path)
+    query.processAllAvailable()
+    stop_file.touch()
+    fill(broker, "stopped", {0: 5}, label="later-")
+    query.processAllAvailable()
+    query.stop()
+    assert written_places(spark, tmp_path) == [("stopped", 0, offset) for offset in range(10)]
+    stop_file.unlink()
+    run_available(rows, tmp_path)
+    assert written_places(spark, tmp_path) == [("stopped", 0, offset) for offset in range(15)]
 
 
 def test_available_now_ends_at_the_present_with_limited_batches(

@@ -86,7 +86,13 @@ class BrokerProcess:
         command = [sys.executable, "-m", "barnabas.cli.main", "up", "--listen", self.bootstrap]
         command += ["--data-dir", str(self._directory / "data")]
         with open(self._log, "a") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            self._process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,  # Ctrl-C is for the demo, which then stops its broker
+            )
         assert self._process.stdout is not None, "it is a pipe"
         ready = _READY.search(self._process.stdout.readline())
         if ready is None:

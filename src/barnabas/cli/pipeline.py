@@ -62,6 +62,7 @@ def check(
     pipeline = _read(file, bootstrap)
     from barnabas.client.errors import ClusterUnreachable
     from barnabas.pipelines.check import check_pipeline, topics_of
+    from barnabas.pipelines.sessions import stop_session
 
     topics = None
     if not offline:
@@ -74,7 +75,7 @@ def check(
         try:
             mistakes = check_pipeline(spark, pipeline, file.parent, topics)
         finally:
-            spark.stop()
+            stop_session(spark)
     if mistakes:
         _say_mistakes(file, mistakes)
         raise typer.Exit(1)
@@ -121,14 +122,19 @@ def run(
     """
     _require(_PACKAGES)
     pipeline = _read(file, bootstrap)
+    from barnabas.pipelines.run import SparkLost
+    from barnabas.pipelines.sessions import stop_session
+
     stop = _stop_on_signals()
     log_file = file.parent / pipeline.checkpoint / _SPARK_LOG
     remark(f"starting Spark for pipeline {pipeline.name}; its log is {log_file}")
     spark = _session(pipeline, master, log_file)
     try:
         _run(spark, pipeline, file, stop, is_once=once, metrics_port=metrics_port)
+    except SparkLost as error:
+        raise CommandFailed(f"{error}; {log_file} has what it said") from None
     finally:
-        spark.stop()
+        stop_session(spark)
 
 
 def _run(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from barnabas.pipelines.progress import QueryView
 
 _COLUMNS: Final = ("QUERY", "STATE", "BATCH", "ROWS/S", "LAG", "BATCH TIME", "KEPT ROWS", "KEPT", "LATE", "BAD")
-_QUIET_SECONDS: Final = 10.0
+_QUIET_SECONDS: Final = 60.0
 
 
 def make_screen(pipeline: str) -> "Screen":

@@ -18,13 +18,16 @@ from barnabas.pipelines.compile import Compiled, Compiler, NotCompiled, first_se
 from barnabas.pipelines.lakehouse import PackageMissing, require
 from barnabas.pipelines.nodes import Mistake, nearest
 from barnabas.pipelines.plans import changes, has_progress, query_plan, read_plan
-from barnabas.pipelines.sessions import SHUFFLE_PARTITIONS
+from barnabas.pipelines.rules import SHUFFLE_PARTITIONS
 from barnabas.pipelines.spec import Pipeline, Sink
 from barnabas.pipelines.streams import EmptyStreams, kafka_options, source_options
 from barnabas.spark.options import parse_source_options
 from barnabas.spark.sink import make_stream_writer
 
 _PACKAGES: Final = {"delta": "deltalake", "iceberg": "pyiceberg"}
+_WATERMARK_HINT: Final = (
+    "; give the source an 'event_time' and a 'watermark' and group by a window of it, or write in mode update"
+)
 _UNWRITABLE: Final = ("void", "interval")
 
 
@@ -82,7 +85,7 @@ def _option_mistakes(pipeline: Pipeline) -> Iterator[Mistake]:
 def _compile_mistakes(compiler: Compiler) -> Iterator[Mistake]:
     pipeline = compiler.pipeline
     frames: dict[str, DataFrame] = {}
-    for name in [source.name for source in pipeline.sources] + [step.name for step in pipeline.steps]:
+    for name in pipeline.names:
         if all(needed in frames for needed in pipeline.inputs_of(name)):
             try:
                 # Which sink it is for makes no difference for what Spark finds.
@@ -115,7 +118,8 @@ def _sink_mistakes(compiler: Compiler, sink: Sink, frame: DataFrame) -> Iterator
 def _writing_mistakes(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> Iterator[Mistake]:
     if sink.kind == "topic":
         try:
-            make_stream_writer(rows.schema, kafka_options(pipeline) | {"topic": sink.target}, overwrite=False)
+            options = kafka_options(pipeline, is_sink=True) | {"topic": sink.target}
+            make_stream_writer(rows.schema, options, overwrite=False)
         except (BarnabasError, ValueError) as error:
             yield Mistake(sink.entry.line_of("topic"), f"sink '{sink.name}': {error}")
     elif sink.kind in _PACKAGES:
@@ -147,7 +151,8 @@ def unsupported(spark: SparkSession, rows: DataFrame, mode: str) -> str | None:
     try:
         checker.checkForStreaming(rows._jdf.queryExecution().analyzed(), output_mode)
     except PySparkException as error:
-        return first_sentence(str(error))
+        problem = first_sentence(str(error))
+        return f"{problem}{_WATERMARK_HINT}" if "without watermark" in problem else problem
     return None
 
 

@@ -12,7 +12,7 @@ import importlib
 import re
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -31,6 +31,7 @@ from barnabas.pipelines.spec import Pipeline, Sink, Source, Step
 
 _PLACE_IN_SQL: Final = re.compile(r"\(line (\d+), pos (\d+)\)|line (\d+),? pos (\d+)")
 _ERROR_CLASS: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
+_UNKNOWN_VIEW: Final = re.compile(r"The table or view `([^`]+)` cannot be found")
 _TIME_MODES: Final = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}
 
 
@@ -127,7 +128,7 @@ class Compiler:
                 frame = frame.withWatermark(step.event_time, f"{step.watermark_ms} milliseconds")
             assert frame.columns is not None, "looking at the columns makes Spark analyse"
         except PySparkException as error:
-            _refuse(error, step.entry, step.kind, what, is_sql=step.kind == "sql")
+            _refuse(error, step.entry, step.kind, what, is_sql=step.kind == "sql", names=self.pipeline.names)
         return frame
 
     def _python(self, step: Step, frames: dict[str, DataFrame]) -> DataFrame:
@@ -242,14 +243,19 @@ def send_along(module: ModuleType, directory: Path) -> None:
             cloudpickle.register_pickle_by_value(one)  # type: ignore[no-untyped-call]
 
 
-def _refuse(error: PySparkException, entry: Entry, key: str, what: str, *, is_sql: bool = False) -> NoReturn:
-    """Raises what Spark said, as one line at the right place."""
+def _refuse(
+    error: PySparkException, entry: Entry, key: str, what: str, *, is_sql: bool = False, names: Sequence[str] = ()
+) -> NoReturn:
+    """Raises what Spark said, as one line at the right place. `names` are those of sources and steps."""
     line = entry.line_of(key)
     text = str(error)
     match = _PLACE_IN_SQL.search(text) if is_sql and isinstance(error, AnalysisException | ParseException) else None
     if match is not None:
         line = entry.text_lines.get(key, line) + int(match[1] or match[3]) - 1
-    raise NotCompiled(Mistake(line, f"{what}: {first_sentence(text)}")) from error
+    message = first_sentence(text)
+    if (unknown := _UNKNOWN_VIEW.match(message)) is not None:
+        message = f"`{unknown[1]}` cannot be found among the sources and earlier steps{nearest(unknown[1], names)}"
+    raise NotCompiled(Mistake(line, f"{what}: {message}")) from error
 
 
 def first_sentence(text: str) -> str:

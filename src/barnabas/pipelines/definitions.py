@@ -66,16 +66,28 @@ SOURCE: Final = Section(
     fields=(
         Field("topic", Kind.TEXT, "The topic to read."),
         Field("topics", Kind.TEXTS, "Several topics to read as one."),
-        Field("pattern", Kind.TEXT, "A regular expression (Java's) for the names of the topics; new ones are found."),
+        Field("pattern", Kind.TEXT, "A regular expression (Python's) for whole names of topics; new ones are found."),
         Field(
             "format",
             Kind.CHOICE,
-            "What the values are. `text` gives a column `value` of strings, `raw` one of bytes. `avro` is read with"
-            " fastavro; Confluent's header of five bytes is understood.",
+            "What the values are. `text` gives a column `value` of strings, or with `value_pattern` those of the"
+            " schema; `raw` gives one of bytes. `avro` is read with fastavro; Confluent's header of five bytes is"
+            " understood.",
             default="json",
             choices=FORMATS,
         ),
-        Field("schema", Kind.TEXT, "The columns, as in `CREATE TABLE`: `host string, at timestamp`. For json and csv."),
+        Field(
+            "schema",
+            Kind.TEXT,
+            "The columns, as in `CREATE TABLE`: `host string, at timestamp`. For json, csv, and text with"
+            " `value_pattern`.",
+        ),
+        Field(
+            "value_pattern",
+            Kind.TEXT,
+            "A regular expression (Java's) that a whole value must match: its named groups, `(?<name>…)`, are the"
+            " columns of the schema. For text.",
+        ),
         Field("avro_schema", Kind.TEXT, "The file of the Avro schema (`.avsc`) that gives the columns. For avro."),
         Field(
             "writer_schemas",
@@ -86,7 +98,8 @@ SOURCE: Final = Section(
         Field(
             "parse",
             Kind.SETTINGS,
-            "Options of Spark's parser of json or csv, such as `timestampFormat` or `sep`.",
+            "Options of Spark's parser of json or csv, such as `timestampFormat` or `sep`. With `value_pattern`:"
+            " `timestampFormat` and `dateFormat`.",
         ),
         Field(
             "metadata",

@@ -7,7 +7,8 @@ table/                              whole files only, also below day=2024-05-01/
   staging/<query>-<batch>-<run>/    what a running batch has written so far; nobody reads it
   batches/<query>-<batch>.json      the manifest of a committed batch: its files, rows and bytes
   shadow-…/                         a directory that compaction is making, or has just replaced
-  snapshots/…/                      links for a reader that takes long
+  snapshots/…/                      links for a reader that wants whole batches, or takes long
+  lock                              held by whoever moves files in or out, shared by whoever makes a snapshot
 ```
 
 A batch is written in three steps. Tasks write files into staging, and tell the driver their names. The driver writes
@@ -21,8 +22,13 @@ appear one after the other, within milliseconds.
 Compaction joins small files of one directory. It builds a second directory, of links to the files that stay and of the
 joined file, and exchanges the two by one system call (renameat2 with RENAME_EXCHANGE): a listing sees the small ones or
 the joined one, never both and never neither. Opened files can be read to their end. A reader that has listed names and
-not opened them yet can miss a file then, and is told so by the operating system; whoever scans for long takes
-`snapshot`. Where the file system cannot exchange, there is no compaction.
+not opened them yet misses a file then, and is told so by the operating system. That cannot be helped: a name that can
+be opened is listed too, and rows under an old and a new name would be read twice. All directories of one compaction
+are exchanged together, in a moment, so that the next try works. Where the file system cannot exchange, there is no
+compaction.
+
+A reader that must not fail takes `snapshot`: a directory of links to the files of whole batches, which stays as it is.
+It belongs to the reader's process by a lock; those of dead processes are removed.
 
 The query's id, which its checkpoint keeps, is part of the names: another checkpoint is another history and writes anew.
 One process writes a directory at a time; `run` holds the pipeline's lock.
@@ -30,6 +36,7 @@ One process writes a directory at a time; `run` holds the pipeline's lock.
 
 import ctypes
 import errno
+import fcntl
 import json
 import logging
 import os
@@ -37,7 +44,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -52,6 +59,7 @@ logger = logging.getLogger(__name__)
 _STAGING: Final = "staging"
 _BATCHES: Final = "batches"
 _SNAPSHOTS: Final = "snapshots"
+_LOCK: Final = "lock"
 _SHADOW: Final = "shadow-"
 _MANIFESTS_KEPT: Final = 100
 _MANIFEST: Final = re.compile(r"(?P<query>[0-9a-f-]+)-(?P<batch>\d{12})\.json")
@@ -84,8 +92,10 @@ class ParquetDirectory:
         """Finishes what was committed and drops what was not."""
         self.path.mkdir(parents=True, exist_ok=True)
         self._batches.mkdir(parents=True, exist_ok=True)
-        for manifest in sorted(self._batches.glob("*.json")):
-            self._publish(json.loads(manifest.read_text(encoding="utf-8")))
+        with self._locked(fcntl.LOCK_EX):
+            for manifest in sorted(self._batches.glob("*.json")):
+                self._publish(json.loads(manifest.read_text(encoding="utf-8")))
+            self._drop_dead_snapshots()
         for name in os.listdir(self._private):
             if name == _STAGING or name.startswith(_SHADOW):
                 shutil.rmtree(self._private / name, ignore_errors=True)
@@ -131,7 +141,8 @@ class ParquetDirectory:
             os.fsync(output.fileno())
         os.rename(temporary, final)
         _sync_directory(self._batches)
-        self._publish(manifest)
+        with self._locked(fcntl.LOCK_EX):
+            self._publish(manifest)
         for old in self._batches_of(query_id)[:-_MANIFESTS_KEPT]:
             (self._batches / f"{query_id}-{old:012d}.json").unlink()
 
@@ -159,11 +170,16 @@ class ParquetDirectory:
 
     def compact(self, files_min: int, bytes_below: int) -> int:
         """Joins small files where a directory has so many of them; returns how many files became fewer."""
-        fewer = 0
+        shadows: list[_Shadow] = []
         for directory, names in list(self._leaves()):
             small = [name for name in names if (directory / name).stat().st_size < bytes_below]
-            if len(small) >= max(files_min, 2):
-                fewer += self._join(directory, small)
+            if len(small) >= max(files_min, 2) and (shadow := self._joined(directory, small)) is not None:
+                shadows.append(shadow)
+        with self._locked(fcntl.LOCK_EX):
+            fewer = sum(shadow.files_fewer for shadow in shadows if exchange(shadow.directory, shadow.place))
+            self._drop_dead_snapshots()
+        for shadow in shadows:
+            shutil.rmtree(shadow.place)
         return fewer
 
     def _leaves(self) -> Iterator[tuple[Path, list[str]]]:
@@ -174,46 +190,90 @@ class ParquetDirectory:
             if data:
                 yield Path(root), data
 
-    def _join(self, directory: Path, small: list[str]) -> int:
+    def _joined(self, directory: Path, small: list[str]) -> "_Shadow | None":
+        """What shall stand in the place of a directory."""
         others = [name for name in os.listdir(directory) if name not in small]
         if any((directory / name).is_dir() for name in others):
-            return 0  # directories cannot be linked; only those without any below them are exchanged
-        shadow = self._private / f"{_SHADOW}{uuid.uuid4().hex[:8]}"
-        shadow.mkdir()
-        joined = f"joined-{uuid.uuid4().hex}.parquet"
-        join_files([directory / name for name in small], shadow / joined)
+            return None  # directories cannot be linked; only those without any below them are exchanged
+        place = self._private / f"{_SHADOW}{uuid.uuid4().hex[:8]}"
+        place.mkdir()
+        join_files([directory / name for name in small], place / f"joined-{uuid.uuid4().hex}.parquet")
         for name in others:
-            os.link(directory / name, shadow / name)
-        _sync_directory(shadow)
-        is_exchanged = exchange(directory, shadow)
-        shutil.rmtree(shadow)
-        return len(small) - 1 if is_exchanged else 0
+            os.link(directory / name, place / name)
+        _sync_directory(place)
+        return _Shadow(directory, place, len(small) - 1)
 
     # --- readers ----------------------------------------------------------------------------------------------
 
     @contextmanager
     def snapshot(self) -> Iterator[Path]:
-        """A directory with the files as they are now, by links: for a scan that a compaction must not disturb."""
+        """A directory with the files of all batches as they are now, by links that nothing touches until it is left."""
         place = self._private / _SNAPSHOTS / uuid.uuid4().hex
-        try:
-            while not self._link_all(place):
-                shutil.rmtree(place)
+        with ExitStack() as stack:
+            with self._locked(fcntl.LOCK_SH):
+                place.mkdir(parents=True)
+                stack.callback(shutil.rmtree, place, ignore_errors=True)
+                stack.enter_context(_flocked(place, fcntl.LOCK_SH))
+                self._link_all(place)
             yield place
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
 
-    def _link_all(self, place: Path) -> bool:
-        """False when files were exchanged meanwhile; then some of the old and some of the new may be there."""
-        place.mkdir(parents=True)
-        try:
-            for directory, names in self._leaves():
-                target = place / directory.relative_to(self.path)
-                target.mkdir(parents=True, exist_ok=True)
-                for name in names:
+    def _link_all(self, place: Path) -> None:
+        unfinished = self._unfinished_files()
+        for directory, names in self._leaves():
+            target = place / directory.relative_to(self.path)
+            target.mkdir(parents=True, exist_ok=True)
+            for name in names:
+                if directory / name not in unfinished:
                     os.link(directory / name, target / name)
-        except FileNotFoundError:
-            return False
-        return True
+
+    def _unfinished_files(self) -> set[Path]:
+        """The files of a batch that a crash left half moved, until `recover` moves the rest."""
+        staging = self._private / _STAGING
+        files: set[Path] = set()
+        for name in os.listdir(staging) if staging.exists() else ():
+            manifest = self._batches / f"{name.rpartition('-')[0]}.json"
+            if manifest.exists():
+                listed = json.loads(manifest.read_text(encoding="utf-8"))["files"]
+                files |= {self.path / file["path"] for file in listed}
+        return files
+
+    def _drop_dead_snapshots(self) -> None:
+        """Those whose reader's process has ended; its lock went with it."""
+        snapshots = self._private / _SNAPSHOTS
+        for name in os.listdir(snapshots) if snapshots.exists() else ():
+            try:
+                with _flocked(snapshots / name, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                    shutil.rmtree(snapshots / name, ignore_errors=True)
+            except (BlockingIOError, FileNotFoundError):
+                continue  # somebody reads it, or has just left it
+
+    @contextmanager
+    def _locked(self, operation: int) -> Iterator[None]:
+        self._private.mkdir(parents=True, exist_ok=True)
+        lock = self._private / _LOCK
+        lock.touch()
+        with _flocked(lock, operation):
+            yield
+
+
+@dataclass(frozen=True, slots=True)
+class _Shadow:
+    """A directory that is to be exchanged for another with fewer files."""
+
+    directory: Path
+    place: Path
+    files_fewer: int
+
+
+@contextmanager
+def _flocked(path: Path, operation: int) -> Iterator[None]:
+    """A file or directory under an advisory lock, which ends with the process at the latest."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, operation)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def is_data_file(name: str) -> bool:

@@ -8,23 +8,27 @@ records ──parse──▶ columns, metadata, _bad ──▶ on_error ──�
 ```
 
 A bad value never stops a query by itself: Spark's parsers give null and mark the row, and a column that the schema
-calls NOT NULL makes a row without it bad too. The parsers run in the JVM; only Avro, and rows on their way past the
+calls NOT NULL makes a row without it bad too. Text with a `value_pattern` is bad where it does not match, or where what
+a group matched is no value of its column's type. The parsers run in the JVM; only Avro, and rows on their way past the
 dead-letter writer, go through Python, as Arrow batches.
 """
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.errors import IllegalArgumentException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DateType, StringType, StructField, StructType, TimestampType
 
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.avro import PARSED, REASON, AvroDecoder, columns_ddl
 from barnabas.pipelines.dead_letters import BAD, BAD_TYPE, DeadLetters
+from barnabas.pipelines.line_patterns import LinePattern, read_line_pattern
+from barnabas.pipelines.nodes import nearest
 from barnabas.pipelines.spec import Pipeline, Source
 
 RECORD_TYPES: Final = {
@@ -38,6 +42,7 @@ RECORD_TYPES: Final = {
 }
 _ORIGIN: Final = ("key", "topic", "partition", "offset", "timestamp")
 _CORRUPT: Final = "_corrupt"
+_SHOWN_CHARACTERS: Final = 200
 
 
 class UnreadableSchema(BarnabasError):  # noqa: N818 - named as the fact that it is
@@ -60,7 +65,7 @@ class Parser:
     def record_columns(self) -> list[str]:
         """Which columns of the records are needed: the fewer, the faster they are read."""
         needed = {"value", *self.source.metadata}
-        if self.source.on_error in ("dead_letter", "fail") and self.source.format not in ("text", "raw"):
+        if self.source.on_error in ("dead_letter", "fail") and self._has_columns:
             needed |= {*_ORIGIN}
         return [name for name in RECORD_TYPES if name in needed]
 
@@ -72,6 +77,11 @@ class Parser:
         """The name under which a query's progress counts the bad records of this source."""
         return f"bad_{self.source.name}"
 
+    @property
+    def _has_columns(self) -> bool:
+        """Whether values are taken apart, and so can be bad."""
+        return self.source.format not in ("text", "raw") or self.source.value_pattern is not None
+
     def parse(self, records: DataFrame) -> DataFrame:
         rows = self._parsed(records)
         if self.source.event_time is not None and self.source.watermark_ms is not None:
@@ -82,6 +92,8 @@ class Parser:
         match self.source.format:
             case "raw":
                 return records.select("value", *self._metadata())
+            case "text" if self.source.value_pattern is not None:
+                return self._split(*self._matched(records))
             case "text":
                 return records.select(sql.col("value").cast("string").alias("value"), *self._metadata())
             case "avro":
@@ -107,8 +119,10 @@ class Parser:
 
     def check_schema(self) -> None:
         """Raises what is wrong with the schema, before anything else is looked at."""
-        if self.source.format not in ("text", "raw"):
+        if self._has_columns:
             self.columns()
+        if self.source.value_pattern is not None:
+            self._line_pattern()
 
     def _json_or_csv(self, records: DataFrame) -> tuple[DataFrame, list[Column], Column]:
         wanted = self.columns()
@@ -129,6 +143,69 @@ class Parser:
             if not field.nullable:
                 reason = reason.when(sql.col(f"{PARSED}.`{field.name}`").isNull(), f"field '{field.name}' is missing")
         return frame, [sql.col(f"{PARSED}.`{field.name}`").alias(field.name) for field in wanted], reason
+
+    def _matched(self, records: DataFrame) -> tuple[DataFrame, list[Column], Column]:
+        wanted, pattern = self.columns(), self._line_pattern()
+        text = sql.col("value").cast("string")
+        # A group that matched nothing, or took no part, is null.
+        groups = [
+            sql.nullif(sql.regexp_extract(text, pattern.expression, pattern.groups[field.name]), sql.lit("")).alias(
+                field.name
+            )
+            for field in wanted
+        ]
+        frame = records.withColumn(PARSED, sql.when(text.rlike(pattern.expression), sql.struct(*groups)))
+        reason = (
+            sql.when(sql.col("value").isNull(), "the value is null")
+            .when(~sql.is_valid_utf8(text), "the value is not UTF-8 text")
+            .when(sql.col(PARSED).isNull(), "the value does not match the pattern")
+        )
+        columns = []
+        for field in wanted:
+            found = sql.col(f"{PARSED}.`{field.name}`")
+            column = self._typed(found, field)
+            kind = field.dataType.simpleString()
+            shown = sql.concat(
+                sql.lit(f"field '{field.name}' cannot be read as {kind}: "), sql.left(found, sql.lit(_SHOWN_CHARACTERS))
+            )
+            reason = reason.when(found.isNotNull() & column.isNull(), shown)
+            if not field.nullable:
+                reason = reason.when(found.isNull(), f"field '{field.name}' is missing")
+            columns.append(column.alias(field.name))
+        return frame, columns, reason
+
+    def _typed(self, text: Column, field: StructField) -> Column:
+        """What a group matched, as the type of its column; null where it is none."""
+        kind, options = field.dataType, self.source.parse
+        if isinstance(kind, TimestampType) and "timestampFormat" in options:
+            return sql.try_to_timestamp(text, sql.lit(options["timestampFormat"]))
+        if isinstance(kind, DateType) and "dateFormat" in options:
+            return sql.try_to_timestamp(text, sql.lit(options["dateFormat"])).cast("date")
+        return text if isinstance(kind, StringType) else text.try_cast(kind)
+
+    def _line_pattern(self) -> LinePattern:
+        """The pattern, if Java takes it and its groups are the columns of the schema."""
+        assert self.source.value_pattern is not None, "asked for where there is one"
+        virtual_machine: Any = SparkSession.active()._jvm
+        try:
+            pattern = read_line_pattern(self.source.value_pattern)
+            virtual_machine.java.util.regex.Pattern.compile(pattern.expression)
+        except ValueError as error:
+            raise UnreadableSchema("value_pattern", str(error)) from error
+        except IllegalArgumentException as error:
+            reason = str(error).partition(" near index")[0]
+            raise UnreadableSchema("value_pattern", f"the pattern is no regular expression: {reason}") from error
+        names = self.columns().names
+        for name in pattern.groups:
+            if name not in names:
+                message = f"the pattern has a group '{name}', which is no column of the schema{nearest(name, names)}"
+                raise UnreadableSchema("value_pattern", message)
+        for name in names:
+            if name not in pattern.groups:
+                hint = nearest(name, pattern.groups)
+                message = f"the schema has a column '{name}', for which the pattern has no group{hint}"
+                raise UnreadableSchema("schema", message)
+        return pattern
 
     def _avro(self, records: DataFrame) -> tuple[DataFrame, list[Column], Column]:
         wanted = self.columns()

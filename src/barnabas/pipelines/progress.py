@@ -54,7 +54,7 @@ class QueryProgress:
         for report in reports:
             self.ends.update(offsets_of(report))
             self.rows_per_second = _number(report.get("processedRowsPerSecond"))
-            if report["batchId"] <= self.batch_id:
+            if report["batchId"] <= self.batch_id or not _is_of_batch(report):
                 continue
             has_news = True
             self._add(report)
@@ -92,6 +92,11 @@ def offsets_of(report: Mapping[str, Any]) -> dict[TopicPartition, Offset]:
             if isinstance(partitions, dict):
                 offsets |= {TopicPartition(topic, int(index)): int(offset) for index, offset in partitions.items()}
     return offsets
+
+
+def _is_of_batch(report: Mapping[str, Any]) -> bool:
+    """Of a query that rests Spark reports as well, under the number that its next batch will have."""
+    return "addBatch" in (report.get("durationMs") or {})
 
 
 def _number(value: Any) -> float:

@@ -11,10 +11,13 @@ from typing import Final, cast
 from barnabas.pipelines.definitions import SINK_KINDS, STEP_KINDS
 from barnabas.pipelines.nodes import Entry, Mistake, nearest
 
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _REFERENCE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _STARTING_WORDS: Final = ("earliest", "latest")
 _KEYS_OF_TABLES: Final = ("refresh", "size_max")
 _KEYS_OF_STREAMS: Final = ("event_time", "watermark", "starting", "records_max_per_batch", "tasks_min", "on_data_loss")
+_KEYS_OF_PATTERNS: Final = ("schema", "parse")
+_PARSE_OPTIONS_OF_TEXT: Final = ("timestampFormat", "dateFormat")
 _KEYS_OF_SINKS: Final = {
     "format": ("topic",),
     "key": ("topic",),
@@ -44,6 +47,9 @@ def find_mistakes(entry: Entry) -> Iterator[Mistake]:
     for key, found in (("sources", sources), ("sinks", sinks)):
         if key in entry.lines and not found:
             yield Mistake(entry.lines[key], f"'{key}' is empty; a pipeline needs at least one")
+    partitions = entry.values.get("spark", {}).get(SHUFFLE_PARTITIONS, "1")
+    if not partitions.isdecimal() or int(partitions) < 1:
+        yield Mistake(entry.lines["spark"], f"{SHUFFLE_PARTITIONS} must be a whole number, at least 1")
     for name, source in sources.items():
         yield from _source_mistakes(source, f"source '{name}'", entry)
     known = list(sources)
@@ -58,18 +64,7 @@ def find_mistakes(entry: Entry) -> Iterator[Mistake]:
 
 def _source_mistakes(source: Entry, what: str, pipeline: Entry) -> Iterator[Mistake]:
     values = source.values
-    text_format = values.get("format", "json")
-    wanted = {"json": "schema", "csv": "schema", "avro": "avro_schema"}.get(text_format)
-    if wanted is not None and wanted not in source.lines:
-        yield Mistake(source.line, f"{what} has format {text_format} and needs the key '{wanted}'")
-    for key, formats in (
-        ("schema", ("json", "csv")),
-        ("avro_schema", ("avro",)),
-        ("writer_schemas", ("avro",)),
-        ("parse", ("json", "csv")),
-    ):
-        if key in source.lines and text_format not in formats:
-            yield Mistake(source.lines[key], f"'{key}' of {what} is only for format {' and '.join(formats)}")
+    yield from _format_mistakes(source, what)
     if "watermark" in source.lines and "event_time" not in source.lines:
         yield Mistake(source.lines["watermark"], f"{what} has a watermark and needs the key 'event_time'")
     if values.get("on_error") == "dead_letter" and "dead_letter" not in pipeline.lines:
@@ -83,6 +78,32 @@ def _source_mistakes(source: Entry, what: str, pipeline: Entry) -> Iterator[Mist
             f"'starting' of {what} must be earliest, latest or offsets{nearest(starting, _STARTING_WORDS)}",
         )
     yield from _table_mistakes(source, what)
+
+
+def _format_mistakes(source: Entry, what: str) -> Iterator[Mistake]:
+    """Keys that a format needs, and those that are for others."""
+    text_format = source.values.get("format", "json")
+    has_pattern = text_format == "text" and "value_pattern" in source.lines
+    wanted = {"json": "schema", "csv": "schema", "avro": "avro_schema"}.get(text_format)
+    if wanted is not None and wanted not in source.lines:
+        yield Mistake(source.line, f"{what} has format {text_format} and needs the key '{wanted}'")
+    if has_pattern and "schema" not in source.lines:
+        yield Mistake(source.line, f"{what} has a 'value_pattern' and needs the key 'schema'")
+    for key, formats in (
+        ("schema", ("json", "csv")),
+        ("value_pattern", ("text",)),
+        ("avro_schema", ("avro",)),
+        ("writer_schemas", ("avro",)),
+        ("parse", ("json", "csv")),
+    ):
+        if key not in source.lines or text_format in formats or (has_pattern and key in _KEYS_OF_PATTERNS):
+            continue
+        hint = "; text needs a 'value_pattern' for it" if text_format == "text" and key in _KEYS_OF_PATTERNS else ""
+        yield Mistake(source.lines[key], f"'{key}' of {what} is only for format {' and '.join(formats)}{hint}")
+    for option in source.values.get("parse", {}) if has_pattern else ():
+        if option not in _PARSE_OPTIONS_OF_TEXT:
+            hint = nearest(option, _PARSE_OPTIONS_OF_TEXT) or f"; there are {' and '.join(_PARSE_OPTIONS_OF_TEXT)}"
+            yield Mistake(source.lines["parse"], f"'parse' of {what} has no option '{option}'{hint}")
 
 
 def _table_mistakes(source: Entry, what: str) -> Iterator[Mistake]:

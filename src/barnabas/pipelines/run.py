@@ -5,21 +5,24 @@ starting ──▶ running ──failed──▶ waiting ──back-off over─�
                 └── `stop` is set, or `--once` and all is read ──▶ stopping ──▶ done
 ```
 
+Queries start a few at a time, each when the source of one before is up: Spark gives its Python process ten seconds for
+that, and many at once take longer on few cores.
+
 A query that fails starts again after 1 s, 2 s, 4 s … 60 s; a batch that works sets that back. With `once` the third
-failure in a row is final: Spark gives its Python workers ten seconds to start, which a busy machine may not make.
+failure in a row is final, or the tenth where a Python process did not come up in time, as on a busy machine.
 
 `stop` lets each query finish its batch: a file tells the sources to say that there is nothing new, and when a query
 rests it is stopped. What was done is committed to the query's group then, and after every batch before.
 
 One process runs a pipeline at a time: it holds a lock on the checkpoint's directory. A crash at any point leaves
-Spark's checkpoint, from which the next run goes on; the lock goes with the process.
+Spark's checkpoint, from which the next run goes on; the lock goes with the process. Without its JVM a run cannot go on,
+and ends with `SparkLost`.
 """
 
 import fcntl
 import json
 import logging
 import os
-import re
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
@@ -39,13 +42,16 @@ from barnabas.client.cluster import ClusterOptions
 from barnabas.client.offsets import end_offsets
 from barnabas.net.errors import NetworkFailed
 from barnabas.pipelines.compile import Compiler, NotCompiled
+from barnabas.pipelines.failures import failure_line, is_worker_late
 from barnabas.pipelines.metrics import PipelineMetrics
 from barnabas.pipelines.plans import Plan, changes, has_progress, query_plan, read_plan, write_plan
 from barnabas.pipelines.progress import QueryProgress, QueryView
-from barnabas.pipelines.sessions import SHUFFLE_PARTITIONS
+from barnabas.pipelines.rules import SHUFFLE_PARTITIONS
+from barnabas.pipelines.sessions import has_jvm_ended
 from barnabas.pipelines.sinks import ShowRows, Starter
 from barnabas.pipelines.spec import InvalidPipeline, Pipeline, Sink
 from barnabas.pipelines.streams import ClusterStreams, register
+from barnabas.spark.callbacks import ensure_callbacks
 from barnabas.spark.clients import shared_client
 from barnabas.spark.lag import GroupProgress
 from barnabas.wire.errors import KafkaError
@@ -59,6 +65,10 @@ _BACK_OFF_SECONDS: Final = 1.0
 _BACK_OFF_SECONDS_MAX: Final = 60.0
 _STOP_SECONDS_MAX: Final = 600.0
 _ONCE_FAILURES_MAX: Final = 3
+_WORKER_FAILURES_MAX: Final = 10
+_STARTING_MAX: Final = max(1, (os.cpu_count() or 1) // 2)
+_STARTING: Final = "Initializing"
+"""How the status of a query begins while the Python process of its source comes up."""
 
 ShowViews = Callable[[list[QueryView]], None]
 Tell = Callable[[str], None]
@@ -66,6 +76,10 @@ Tell = Callable[[str], None]
 
 class PipelineBusy(BarnabasError):  # noqa: N818 - named as the fact that it is
     """Another process runs this pipeline."""
+
+
+class SparkLost(BarnabasError):  # noqa: N818 - named as the fact that it is
+    """Spark's JVM has ended in the middle of a run."""
 
 
 class QueryFailed(BarnabasError):  # noqa: N818 - named as the fact that it is
@@ -94,13 +108,14 @@ class _Running:
     start_at: float = float("-inf")
     problem: str = ""
     is_done: bool = False
+    has_begun: bool = False
     lags: dict[TopicPartition, int] = field(default_factory=dict)
 
     def view(self) -> QueryView:
         progress = self.progress
         state = "waiting" if self.failures else "starting"
         if self.is_done or self.query is not None:
-            state = "done" if self.is_done else "running"
+            state = "done" if self.is_done else "running" if progress.batch_id >= 0 else "starting"
         return QueryView(
             name=self.sink.name,
             state=state,
@@ -148,6 +163,17 @@ class PipelineRun:
 
     def run(self, stop: threading.Event) -> list[QueryView]:
         """Until `stop` is set, or until everything is read with `once`. The last views."""
+        try:
+            self._run(stop)
+        except (Py4JError, OSError) as error:
+            if has_jvm_ended(self._spark):
+                raise SparkLost(
+                    "Spark's JVM has ended; start the pipeline again, and it goes on where it was"
+                ) from error
+            raise
+        return [running.view() for running in self._running]
+
+    def _run(self, stop: threading.Event) -> None:
         register(self._spark)
         with _locked(self._checkpoint), tempfile.TemporaryDirectory(prefix="barnabas-run-") as scratch:
             stop_file = Path(scratch) / "stop"
@@ -165,7 +191,6 @@ class PipelineRun:
                 stop_file.touch()
                 self._stop_all()
             self._look(is_last=True)
-        return [running.view() for running in self._running]
 
     # --- the plan -------------------------------------------------------------------------------------------------
 
@@ -205,7 +230,7 @@ class PipelineRun:
         if running.is_done:
             return
         if running.query is None:
-            if self._clock.monotonic() >= running.start_at:
+            if self._clock.monotonic() >= running.start_at and self._starting() < _STARTING_MAX:
                 self._start(running, compiler, starter)
             return
         if running.query.isActive:
@@ -220,7 +245,19 @@ class PipelineRun:
         else:
             running.query = None  # somebody else stopped it; it is to run
 
+    def _starting(self) -> int:
+        """How many queries wait for the Python process of their source."""
+        count = 0
+        for running in self._running:
+            if running.query is None or running.has_begun or not running.query.isActive:
+                continue
+            running.has_begun = not str(running.query.status["message"]).startswith(_STARTING)
+            count += not running.has_begun
+        return count
+
     def _start(self, running: _Running, compiler: Compiler, starter: Starter) -> None:
+        running.has_begun = False
+        ensure_callbacks(self._spark)
         if running.failures:
             running.restarts += 1
         # Batches are counted on from the checkpoint, so reports of the new run follow those of the old.
@@ -234,7 +271,8 @@ class PipelineRun:
         running.problem = failure_line(error)
         seconds = min(_BACK_OFF_SECONDS * 2**running.failures, _BACK_OFF_SECONDS_MAX)
         running.failures += 1
-        if self._is_once and running.failures >= _ONCE_FAILURES_MAX:
+        failures_max = _WORKER_FAILURES_MAX if is_worker_late(error) else _ONCE_FAILURES_MAX
+        if self._is_once and running.failures >= failures_max:
             raise QueryFailed(f"query {running.name} failed: {running.problem}")
         running.start_at = self._clock.monotonic() + seconds
         logger.warning("query %s failed", running.name, exc_info=error)
@@ -255,7 +293,10 @@ class PipelineRun:
     def _commit(self, running: _Running) -> None:
         """What the reports say is done, to the query's group."""
         group = self._groups.get(running.name)
-        client = shared_client(self._pipeline.bootstrap, ClusterOptions())
+        try:
+            client = shared_client(self._pipeline.bootstrap, ClusterOptions())
+        except NetworkFailed:
+            return  # no broker answers; the next batch commits for this one, too
         if group is None:
             group = self._groups[running.name] = GroupProgress(client.cluster, running.name)
         client.wait_for(group.commit(dict(running.progress.ends)))
@@ -267,6 +308,8 @@ class PipelineRun:
         if now - self._shown_at < _SHOW_SECONDS and not is_last:
             return
         self._shown_at = now
+        if not is_last and ensure_callbacks(self._spark):
+            self._display.tell("Spark could not call this process any more; that is mended, batches are tried again")
         for running in self._running:
             self._take_reports(running)
         latest = self._latest()
@@ -310,25 +353,6 @@ class PipelineRun:
             if not query.status["isTriggerActive"]:
                 return
             self._clock.sleep(0.005)
-
-
-def failure_line(error: Exception) -> str:
-    """Why a query failed, in one line: what the innermost cause says, without the names of classes and codes."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if not lines:
-        return type(error).__name__
-    # A Python worker's own error stands at the end of its traceback, which Spark quotes.
-    raised = [line for line in lines if _RAISED.match(line)]
-    ours = [line for line in raised if line.startswith("barnabas.")]
-    chosen = (ours or raised or lines[:1])[-1]
-    return _STATE.sub("", _CODE.sub("", _RAISED.sub("", chosen))) or chosen
-
-
-_RAISED: Final = re.compile(
-    r"^([A-Za-z_]\w*\.)*\w*(Error|Exception|TooLarge|DataLost|Unreachable|UnknownTopic|Refused): "
-)
-_CODE: Final = re.compile(r"^(\[[A-Z0-9_.]+\]\s*)+")
-_STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$")
 
 
 def _as_mapping(report: Any) -> Mapping[str, Any]:

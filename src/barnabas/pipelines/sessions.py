@@ -10,25 +10,29 @@
 
 What the file says under `spark` comes over these. Ctrl-C, or SIGTERM to the whole process group, must reach the driver
 alone: the JVM runs in a session of its own, and ends by itself when the driver's end of its pipe closes. What the JVM
-and Spark's workers say goes to a file, where one is given.
+and Spark's workers say goes to a file, where one is given. The JVM starts faster where `class_data` has an archive.
 """
 
 import logging
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from barnabas.pipelines.class_data import with_archive
+from barnabas.pipelines.rules import SHUFFLE_PARTITIONS
 from barnabas.spark.sessions import SparkUnavailable, session
 
-SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 DEFAULTS: Final = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -40,9 +44,10 @@ DEFAULTS: Final = {
     "spark.sql.streaming.stopTimeout": "60s",
     "spark.sql.streaming.numRecentProgressUpdates": "50",
 }
+_END_SECONDS: Final = 5.0
 _DEFAULT_MASTER: Final = "local[*]"
-_CHATTY_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""PySpark prints every error of analysis as JSON, before it raises it; the raised one is told as a line."""
+_CHATTY_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j")
+"""They log every error with its trace, or as JSON, before it is raised; the raised one is told as a line."""
 
 
 def start_session(
@@ -55,9 +60,42 @@ def start_session(
     if SparkContext._active_spark_context is None:
         _start_context(name, master or chosen.get("spark.master", _DEFAULT_MASTER), chosen, log_file)
     spark = session(name, settings=chosen)
+    _quiet_end(spark.sparkContext)
     if SHUFFLE_PARTITIONS not in settings:
         spark.conf.set(SHUFFLE_PARTITIONS, str(spark.sparkContext.defaultParallelism))
     return spark
+
+
+def _quiet_end(context: SparkContext) -> None:
+    """When the JVM dies, py4j logs traces to the root logger, and PySpark's server for accumulators prints one."""
+    logging.getLogger().addFilter(_is_not_of_py4j)
+    context._accumulatorServer.handle_error = lambda request, client_address: None  # type: ignore[method-assign]
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return f"{os.sep}py4j{os.sep}" not in record.pathname
+
+
+def has_jvm_ended(spark: SparkSession) -> bool:
+    """Whether Spark itself is gone, killed or out of memory. For whoever got an error on the way to it."""
+    gateway = spark.sparkContext._gateway
+    process: subprocess.Popen[bytes] | None = None if gateway is None else gateway.proc
+    if process is None:
+        return False  # somebody else started it
+    try:
+        process.wait(_END_SECONDS)  # its connections end a moment before it does
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Ends Spark, if it has not ended by itself."""
+    try:
+        spark.stop()
+    except (Py4JError, OSError):
+        if not has_jvm_ended(spark):
+            raise
 
 
 def _start_context(name: str, master: str, settings: Mapping[str, str], log_file: Path | None) -> None:
@@ -66,7 +104,7 @@ def _start_context(name: str, master: str, settings: Mapping[str, str], log_file
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf(loadDefaults=False)
-    conf.setMaster(master).setAppName(name).setAll(list(settings.items()))
+    conf.setMaster(master).setAppName(name).setAll(list(with_archive(settings).items()))
     options: dict[str, Any] = {"start_new_session": True}
     try:
         if log_file is None:
@@ -79,4 +117,7 @@ def _start_context(name: str, master: str, settings: Mapping[str, str], log_file
     except PySparkRuntimeError as error:
         where = "" if log_file is None else f"; {log_file} has what it said"
         raise SparkUnavailable(f"Spark did not start; it needs Java 17 or newer{where}") from error
+    interrupt = signal.getsignal(signal.SIGINT)
     SparkContext(gateway=gateway, conf=conf)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)  # Spark's own handler would break off the batches of a pipeline

@@ -24,6 +24,7 @@ from barnabas.pipelines.files import ParquetDirectory, WrittenFile
 from barnabas.pipelines.lakehouse import delta_writer, iceberg_writer, query_id_of
 from barnabas.pipelines.spec import Pipeline, Sink
 from barnabas.pipelines.streams import kafka_options
+from barnabas.spark.source import FORMAT
 from barnabas.spark.update_mode import write_stream
 
 _COMPACT_EVERY: Final = 16
@@ -55,8 +56,10 @@ class Starter:
     def _writer(self, sink: Sink, rows: DataFrame) -> DataStreamWriter:
         match sink.kind:
             case "topic":
-                options = kafka_options(self.pipeline) | {"topic": sink.target}
-                return write_stream(rows, options, output_mode=sink.mode)
+                options = kafka_options(self.pipeline, is_sink=True) | {"topic": sink.target}
+                if sink.mode == "update":
+                    return write_stream(rows, options)
+                return rows.writeStream.format(FORMAT).options(**options)
             case "parquet":
                 return rows.writeStream.foreachBatch(self._parquet(sink))
             case "console":

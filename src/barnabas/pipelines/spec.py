@@ -46,6 +46,7 @@ class Source:
     pattern: str | None
     format: str
     schema: str | None
+    value_pattern: str | None
     avro_schema: str | None
     writer_schemas: Mapping[str, str]
     parse: Mapping[str, str]
@@ -117,6 +118,11 @@ class Pipeline:
     sinks: tuple[Sink, ...]
     entry: Entry
 
+    @property
+    def names(self) -> list[str]:
+        """Of the sources and steps: the views that SQL may read."""
+        return [source.name for source in self.sources] + [step.name for step in self.steps]
+
     def source(self, name: str) -> Source | None:
         return next((source for source in self.sources if source.name == name), None)
 
@@ -137,6 +143,8 @@ class Pipeline:
         found: dict[str, None] = {}
 
         def visit(name: str) -> None:
+            if name in found:
+                return
             for needed in self.inputs_of(name):
                 visit(needed)
             found[name] = None
@@ -220,6 +228,7 @@ def _source(entry: Entry, has_dead_letter: bool) -> Source:
         pattern=topic if topic_key == "pattern" else None,
         format=_value(entry, SOURCE, "format"),
         schema=entry.values.get("schema"),
+        value_pattern=entry.values.get("value_pattern"),
         avro_schema=entry.values.get("avro_schema"),
         writer_schemas=_value(entry, SOURCE, "writer_schemas"),
         parse=_value(entry, SOURCE, "parse"),

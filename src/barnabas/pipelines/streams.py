@@ -1,60 +1,46 @@
 """Where a pipeline's records come from: the cluster's topics, or for `check` nothing at all.
 
-`StoppableSource` is `format("barnabas")` with one thing more: while a file exists, a stream says that there is nothing
-new. So a query runs dry after its batch and can be stopped without breaking one off. The file is on the driver's
-machine, where the process that is asked for the latest offsets runs too.
+All streams of a run have one stop file (option `stopFile` of the source), by which they run dry after their batches.
 """
 
-import os
 import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSourceStreamReader
-from pyspark.sql.streaming.datasource import ReadLimit
-from pyspark.sql.types import StructType
 
 from barnabas.pipelines.parsing import Parser
 from barnabas.pipelines.spec import Pipeline, Source
 from barnabas.pipelines.tables import FORMAT as TABLE_FORMAT
 from barnabas.pipelines.tables import SCHEMA_DDL, TableSource
-from barnabas.spark.options import SourceOptions
-from barnabas.spark.source import BarnabasDataSource
-from barnabas.spark.stream import BarnabasStreamReader
+from barnabas.spark import option_names, sink_options
+from barnabas.spark.source import FORMAT, BarnabasDataSource
 
-FORMAT: Final = "barnabas_pipeline"
-STOP_FILE: Final = "stopfile"
-
-
-class StoppableSource(BarnabasDataSource):
-    """Takes the option `stopfile`, and passes all others on."""
-
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        stop_file = self.options.pop(STOP_FILE)
-        return _StoppableReader(self._checked(schema, is_streaming=True), schema, stop_file)
-
-
-class _StoppableReader(BarnabasStreamReader):
-    def __init__(self, options: SourceOptions, schema: StructType, stop_file: str) -> None:
-        super().__init__(options, schema)
-        self._stop_file = stop_file
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        if os.path.exists(self._stop_file):
-            return start
-        return super().latestOffset(start, limit)
+_OF_SOURCES: Final = frozenset(
+    (
+        *option_names.CONSUMER_SETTINGS,
+        *option_names.CONSUMER_SETTINGS_WITHOUT_EFFECT,
+        *option_names.REFUSED_SETTINGS,
+    )
+)
+_OF_SINKS: Final = frozenset(
+    (
+        *sink_options.PRODUCER_SETTINGS,
+        *sink_options.PRODUCER_SETTINGS_WITHOUT_EFFECT,
+        *sink_options.REFUSED_SETTINGS,
+    )
+)
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the formats of pipelines known to a session."""
-    for source in (BarnabasDataSource, StoppableSource, TableSource):
+    """Makes the formats of pipelines known to a session, and the session the active one of the calling thread.
+
+    Spark looks for formats in the active session: for that of a stream's sink, and for one that is there already.
+    """
+    SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+    for source in (BarnabasDataSource, TableSource):
         spark.dataSource.register(source)
 
 
@@ -67,7 +53,7 @@ class ClusterStreams:
     stop_file: Path
 
     def stream(self, source: Source, parser: Parser, group: str) -> DataFrame:
-        options = source_options(self.pipeline, source) | {"kafka.group.id": group, STOP_FILE: str(self.stop_file)}
+        options = source_options(self.pipeline, source) | {"kafka.group.id": group, "stopFile": str(self.stop_file)}
         return self.spark.readStream.format(FORMAT).options(**options).schema(parser.record_schema()).load()
 
     def table(self, source: Source, parser: Parser) -> DataFrame:
@@ -98,8 +84,11 @@ def source_options(pipeline: Pipeline, source: Source) -> dict[str, str]:
     return options
 
 
-def kafka_options(pipeline: Pipeline) -> dict[str, str]:
-    settings = {f"kafka.{name}": value for name, value in pipeline.kafka.items()}
+def kafka_options(pipeline: Pipeline, *, is_sink: bool = False) -> dict[str, str]:
+    """The settings of the clients for one side: without those that only the other side knows."""
+    known, of_others = (_OF_SINKS, _OF_SOURCES) if is_sink else (_OF_SOURCES, _OF_SINKS)
+    others = of_others - known
+    settings = {f"kafka.{name}": value for name, value in pipeline.kafka.items() if name not in others}
     return {**settings, "kafka.bootstrap.servers": pipeline.bootstrap}
 
 

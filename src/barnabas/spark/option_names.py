@@ -32,6 +32,7 @@ SOURCE_OPTIONS: Final = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "kafkaConsumer.pollTimeoutMs",
+    "stopFile",
 )
 
 CONSUMER_SETTINGS: Final = (

@@ -95,6 +95,7 @@ class SourceOptions:
     group: str | None
     lookup_tries: int
     lookup_pause_ms: int
+    stop_file: str | None
     cluster: ClusterOptions = field(repr=False)
     reading: RangeOptions = field(repr=False)
 
@@ -134,6 +135,7 @@ def parse_source_options(given: Mapping[str, str], *, is_streaming: bool) -> Sou
         group=reader.text("kafka.group.id"),
         lookup_tries=reader.whole_number("fetchOffset.numRetries", 3, low=0),
         lookup_pause_ms=reader.whole_number("fetchOffset.retryIntervalMs", 1000, low=0),
+        stop_file=reader.text("stopFile"),
         cluster=cluster,
         reading=reader.range_options(isolation),
     )

@@ -18,6 +18,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from barnabas.base.errors import BarnabasError
+from barnabas.spark.callbacks import ensure_callbacks
 from barnabas.spark.source import FORMAT, BarnabasDataSource
 
 _LOG = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ def session(
     except PySparkRuntimeError as error:
         raise SparkUnavailable(f"Spark did not start: {error}") from error
     spark.dataSource.register(BarnabasDataSource)
+    ensure_callbacks(spark)
     if problem := discovery_problem():
         _LOG.warning("format('%s') is registered in this session, but elsewhere it is not found: %s", FORMAT, problem)
     return spark

@@ -7,7 +7,9 @@ initialOffset ─▶ latestOffset (= start: batch 0 is empty) ─▶ partitions 
 
 **Batch 0 is empty.** Spark does not keep what `initialOffset` said until a batch is logged; if the first batch had
 records and were killed, a restart would resolve "latest" anew and skip them. So the first `latestOffset` of a new query
-returns its start, which the checkpoint keeps from then on.
+returns its start, which the checkpoint keeps from then on. When batch 0 itself was broken off, Spark asks for the
+initial offset again, and then runs batch 0 as it is in the checkpoint: there is nothing left to pin, and its range is
+empty wherever the start would be now.
 
 **Waiting.** Spark asks for the latest offsets again a few milliseconds after it was told that there is nothing. The
 second such call in a row waits at the brokers (`watching`). A batch in between means that another source of the query
@@ -16,11 +18,16 @@ has work, so the next call does not wait; a long pause without one means that ot
 **Limits.** `getDefaultReadLimit` always says a number, so that `ReadAllAvailable` can only come from a trigger that
 runs once: then there is one batch, it has everything, and nothing is waited for.
 
+**Stopping.** `StreamingQuery.stop` breaks off the running batch. While the file of option `stopFile` exists, there is
+nothing new: the query runs dry after its batch, and can be stopped between two. A file, because this process and the
+driver share nothing else.
+
 Spark's `commit` comes late, and not at all for the last batch; progress is committed (`lag`) when `latestOffset` tells
 by its `start` what is done. Spark kills the process at the end of the query without calling `stop`.
 """
 
 import asyncio
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -77,9 +84,15 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_tree(self._plan().initial())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetTree:  # noqa: N802
+        if self._is_stopping():
+            return start
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else ROWS_UNLIMITED
         is_only_batch = isinstance(limit, ReadAllAvailable)
-        return to_tree(self._plan().next_end(from_tree(start), rows_max, is_only_batch=is_only_batch))
+        end = to_tree(self._plan().next_end(from_tree(start), rows_max, is_only_batch=is_only_batch))
+        return start if self._is_stopping() else end
+
+    def _is_stopping(self) -> bool:
+        return self._options.stop_file is not None and os.path.exists(self._options.stop_file)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._options.rows_max or ROWS_UNLIMITED)
@@ -160,9 +173,9 @@ class StreamPlanner:
     async def _next_end(self, start: PartitionOffsets, rows_max: int, is_only_batch: bool) -> PartitionOffsets:
         if self._progress is not None:
             await self._progress.commit(start)
-        if not self._is_start_pinned and not is_only_batch:
+        if not self._is_start_pinned:
             self._is_start_pinned = True
-            if start == self._initial:
+            if start == self._initial and not is_only_batch:
                 self.ends = self.ends or dict(start)
                 return start
         is_bounded = is_only_batch or self._target is not None
@@ -233,6 +246,9 @@ class StreamPlanner:
     # --- what it reads ------------------------------------------------------------------------------------------
 
     def ranges(self, start: PartitionOffsets, end: PartitionOffsets) -> list[OffsetRange]:
+        if not self._is_start_pinned:  # a batch, and nobody has asked where it ends: it is from the checkpoint
+            self._is_start_pinned = True
+            return []
         added = [partition for partition in end if partition not in start]
         first: Mapping[TopicPartition, int] = {}
         if added:

@@ -15,6 +15,7 @@ starts.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from barnabas.spark.callbacks import ensure_callbacks
 from barnabas.spark.sink import make_stream_writer
 from barnabas.spark.source import BarnabasDataSource
 
@@ -32,4 +33,5 @@ def write_stream(frame: "DataFrame", options: Mapping[str, str], *, output_mode:
         batch.sparkSession.dataSource.register(BarnabasDataSource)
         batch.write.format(BarnabasDataSource.name()).options(**given).mode("append").save()
 
+    ensure_callbacks(frame.sparkSession)
     return frame.writeStream.outputMode(output_mode).foreachBatch(write_batch)

@@ -6,18 +6,19 @@ BIN := $(VENV)/bin
 COMPILED_SOURCES := $(wildcard src/barnabas/wire/_*.pyx src/barnabas/records/_kernel*.pyx src/barnabas/records/_kernel*.pxi src/barnabas/records/_kernel*.h)
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help run test explore lint format bench docs sanitize clean
+.PHONY: help run run-broker test explore lint format bench docs sanitize clean
 
 help:
-	@echo "make run       a broker, a producer and a consumer, with a summary"
-	@echo "make test      everything that must pass: lint, types, layers, tests"
-	@echo "make explore   the property tests alone, with new and many more examples"
-	@echo "make lint      ruff, mypy and import-linter alone"
-	@echo "make format    rewrite the sources in the house's format"
-	@echo "make bench     the measurements of benchmarks/"
-	@echo "make docs      rewrite the generated pages"
-	@echo "make sanitize  fuzz the compiled kernel under AddressSanitizer"
-	@echo "make clean     remove the environment and everything built"
+	@echo "make run         metric monitoring on a broker and on Spark, with a summary (needs Java 17)"
+	@echo "make run-broker  a broker, a producer and a consumer, without Spark"
+	@echo "make test        everything that must pass: lint, types, layers, tests"
+	@echo "make explore     the property tests alone, with new and many more examples"
+	@echo "make lint        ruff, mypy and import-linter alone"
+	@echo "make format      rewrite the sources in the house's format"
+	@echo "make bench       the measurements of benchmarks/"
+	@echo "make docs        rewrite the generated pages"
+	@echo "make sanitize    fuzz the compiled kernel under AddressSanitizer"
+	@echo "make clean       remove the environment and everything built"
 
 $(VENV)/.runtime: pyproject.toml setup.py constraints.txt $(COMPILED_SOURCES)
 	@echo "preparing $(VENV) (once)"
@@ -25,12 +26,25 @@ $(VENV)/.runtime: pyproject.toml setup.py constraints.txt $(COMPILED_SOURCES)
 	@$(PIP_INSTALL) -e .
 	@touch $@
 
+$(VENV)/.spark: $(VENV)/.runtime
+	@echo "installing Spark (once; half a gigabyte)"
+	@$(PIP_INSTALL) -e '.[spark]'
+	@echo "preparing Spark's start (once; BARNABAS_CLASS_DATA=off leaves it out)"
+	@$(BIN)/python -m barnabas.pipelines.class_data
+	@touch $@
+
 $(VENV)/.dev: $(VENV)/.runtime
 	@echo "installing the tools for development (once)"
 	@$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
-run: $(VENV)/.runtime
+# Whether there is a Java is asked before anything is installed.
+run:
+	@PYTHONPATH=src $(PYTHON) -m barnabas.pipelines.java || { echo "'make run-broker' shows the broker without Spark" >&2; exit 1; }
+	@$(MAKE) --no-print-directory $(VENV)/.spark
+	@$(BIN)/python -m examples.demo
+
+run-broker: $(VENV)/.runtime
 	@$(BIN)/python -m barnabas.cli.demo
 
 # Spark's tests have processes of their own: a driver is shared by all tests of its process, and is theirs alone.

@@ -1,0 +1,1 @@
+"""Stream processing: page views joined with users, and sessions made of them by a stateful step."""

@@ -1,5 +1,6 @@
 """A pipeline on a cluster of Spark's: a master and two workers, started from the wheel, on 127.0.0.1 alone."""
 
+import os
 import re
 import shutil
 import sys
@@ -20,6 +21,10 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
     pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs a Java runtime: no `java` on the PATH"),
+    pytest.mark.skipif(
+        "BARNABAS_LONG_TESTS" not in os.environ,
+        reason="three more JVMs and a minute: set BARNABAS_LONG_TESTS=1 to run it",
+    ),
 ]
 
 WORKERS = 2

@@ -128,7 +128,12 @@ SOURCE: Final = Section(
             ' `{"topic": {"0": 23}}`.',
             default="earliest",
         ),
-        Field("records_max_per_batch", Kind.INTEGER, "No batch takes more records than this from the source."),
+        Field(
+            "records_max_per_batch",
+            Kind.INTEGER,
+            "No batch takes more records than this from the source, of each partition in proportion to what is left."
+            " The watermark follows the partition that is ahead, so it has to bear how far they are apart.",
+        ),
         Field("tasks_min", Kind.INTEGER, "Split the partitions over at least so many tasks."),
         Field(
             "on_data_loss",

@@ -301,6 +301,15 @@ def test_snapshot_with_a_wrong_checksum_is_found(data: Path) -> None:
     assert error.problem.startswith("CRC ")
 
 
+def test_snapshot_that_was_begun_and_not_written_is_a_note(data: Path) -> None:
+    (data / "orders-0" / f"{SECOND}.snapshot").write_bytes(b"")
+
+    report = check_partition(data)
+
+    assert errors(report) == []
+    assert any("empty, as a broker" in note for note in notes(report))
+
+
 def test_snapshot_that_replay_contradicts_is_found(data: Path) -> None:
     partition = data / "orders-0"
     (partition / f"{SECOND}.snapshot").write_bytes((partition / "00000000000000000018.snapshot").read_bytes())

@@ -149,6 +149,9 @@ class ProducerReplay:
 
     def _see_snapshot(self, offset: Offset) -> None:
         path = self._snapshot_path(offset)
+        if not self._files.size(path):
+            self._findings.note(path, "empty, as a broker leaves it that is killed before it writes; it is not used")
+            return
         try:
             states = read_snapshot(self._files, path)
         except CorruptSnapshot as problem:

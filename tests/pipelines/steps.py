@@ -16,6 +16,8 @@ def shout(rows: DataFrame) -> DataFrame:
 class Totals(StatefulProcessor):
     """The sum of `amount` so far, by key."""
 
+    key_column = "name"
+
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._total = handle.getValueState("total", "total bigint")
 
@@ -23,7 +25,7 @@ class Totals(StatefulProcessor):
         total = self._total.get()[0] if self._total.exists() else 0
         total += sum(int(part["amount"].sum()) for part in rows)
         self._total.update((total,))
-        yield pd.DataFrame({"name": [key[0]], "total": [total]})
+        yield pd.DataFrame({self.key_column: [key[0]], "total": [total]})
 
     def close(self) -> None:
         """Nothing to end."""

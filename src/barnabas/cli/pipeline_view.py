@@ -1,6 +1,7 @@
 """How `barnabas pipeline run` shows its queries: a live table on a terminal, plain lines into a pipe or a file."""
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -20,17 +21,17 @@ def make_screen(pipeline: str) -> "Screen":
     return LiveScreen(pipeline) if sys.stdout.isatty() else LineScreen()
 
 
-class Screen:
+class Screen(ABC):
     """Where a run speaks."""
 
-    def __enter__(self) -> None:
-        """Nothing to prepare."""
+    def __enter__(self) -> None:  # noqa: B027 - there may be nothing to prepare
+        pass
 
-    def __exit__(self, *_: object) -> None:
-        """Nothing to put back."""
+    def __exit__(self, *_: object) -> None:  # noqa: B027 - nor to put back
+        pass
 
-    def show(self, views: "list[QueryView]") -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def show(self, views: "list[QueryView]") -> None: ...
 
     def tell(self, text: str) -> None:
         remark(text)

@@ -1,29 +1,18 @@
 """Steps that the pipelines of these tests name."""
 
 from collections.abc import Iterator
-from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from tests.pipelines.steps import Totals
 
 
-class ShopTotals(StatefulProcessor):
+class ShopTotals(Totals):
     """What each shop has sold so far."""
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._total = handle.getValueState("total", "total bigint")
-
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        total = self._total.get()[0] if self._total.exists() else 0
-        total += sum(int(part["amount"].sum()) for part in rows)
-        self._total.update((total,))
-        yield pd.DataFrame({"shop": [key[0]], "total": [total]})
-
-    def close(self) -> None:
-        """Nothing to end."""
+    key_column = "shop"
 
 
 class TaskFailed(Exception):  # noqa: N818 - named as the fact that it is

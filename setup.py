@@ -1,4 +1,4 @@
-"""Builds the two compiled modules: the record kernel, and the reader of the most frequent request.
+"""Builds the compiled modules: the record kernel, and the readers of the most frequent requests.
 
 They are optional: without a C compiler the install succeeds, `barnabas.records.kernel` falls back to the Python
 reference, and every request is read the general way. `BARNABAS_SANITIZE=1` builds them with AddressSanitizer, for the
@@ -23,7 +23,11 @@ def compiled(name: str) -> Extension:
     )
 
 
-modules = [compiled("barnabas.records._kernel"), compiled("barnabas.wire._sole_produce")]
+modules = [
+    compiled("barnabas.records._kernel"),
+    compiled("barnabas.wire._sole_commit"),
+    compiled("barnabas.wire._sole_produce"),
+]
 extensions = cythonize(modules, language_level=3)
 for extension in extensions:
     extension.optional = True  # cythonize makes new objects and would drop it

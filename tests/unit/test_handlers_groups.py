@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from barnabas.base.metrics import Metrics
 from barnabas.broker.authorizer import Operation, Resource
-from barnabas.broker.handlers import make_direct_handlers, make_handlers
 from barnabas.broker.request import Request
 from barnabas.groups.history import HISTORY_TOPIC, decode_history
 from barnabas.metadata.table import MemoryTable
@@ -400,11 +400,15 @@ def read_story(broker: ServedBroker) -> list[Any]:
 
 
 class DenyAll:
+    allows_all = False
+
     def allows(self, request: Request, operation: Operation, resource: Resource, name: str) -> bool:
         return False
 
 
 class DenyTopics:
+    allows_all = False
+
     def allows(self, request: Request, operation: Operation, resource: Resource, name: str) -> bool:
         return resource is not Resource.TOPIC
 
@@ -412,8 +416,9 @@ class DenyTopics:
 def serve_with(broker: ServedBroker, authorizer: Any) -> None:
     app = broker.broker
     app.services = replace(app.services, authorizer=authorizer)
-    app.dispatcher.handlers = make_handlers(app.services)
-    app.dispatcher.direct = {**app.dispatcher.direct, **make_direct_handlers(app.services)}
+    app.metrics = Metrics()  # handlers name theirs once
+    served, wanted = app.dispatcher, app._make_dispatcher(asyncio.get_running_loop())
+    served.handlers, served.direct, served.shortcuts = wanted.handlers, wanted.direct, wanted.shortcuts
 
 
 def test_who_may_not_is_refused_by_every_api(tmp_path: Path) -> None:

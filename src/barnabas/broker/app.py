@@ -25,11 +25,12 @@ from barnabas.base.filesystem import FileSystem, LocalFileSystem
 from barnabas.base.metrics import Metrics, measure_logs, measure_network, measure_requests
 from barnabas.broker.authorizer import AllowAll
 from barnabas.broker.auto_creation import AutoCreation
-from barnabas.broker.dispatch import ClientConnection, Dispatcher
+from barnabas.broker.dispatch import ClientConnection, Dispatcher, Shortcut
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.groups import Groups
 from barnabas.broker.handlers import make_direct_handlers, make_handlers
 from barnabas.broker.handlers.fetch import FetchHandler
+from barnabas.broker.handlers.offset_commit import OffsetCommitHandler
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.internal_topics import InternalTopics
 from barnabas.broker.services import Services
@@ -245,11 +246,18 @@ class Broker:
         )
         seconds = measure_requests(self.metrics)
         produce = ProduceHandler(loop, self.replicas, self.tick, seconds.of(APIS[ApiKey.PRODUCE].name))
+        commit = OffsetCommitHandler(self.services, loop, seconds.of(APIS[ApiKey.OFFSET_COMMIT].name))
+        # A shortcut knows the frame alone, and an authorizer wants to know who sent it.
+        shortcuts: dict[int, Shortcut] = {
+            ApiKey.PRODUCE: produce.take_sole,
+            ApiKey.OFFSET_COMMIT: commit.take_sole,
+        }
         return Dispatcher(
             loop,
-            sole_produce=produce.take_sole,
+            shortcuts=shortcuts if self.services.authorizer.allows_all else {},
             direct={
                 ApiKey.PRODUCE: produce,
+                ApiKey.OFFSET_COMMIT: commit,
                 ApiKey.FETCH: FetchHandler(loop, self._parts.clock, self.replicas, sessions, config.fetch_max_bytes),
                 **make_direct_handlers(self.services),
             },

@@ -29,11 +29,16 @@ class Resource(Enum):
 
 
 class Authorizer(Protocol):
+    allows_all: bool
+    """It need not be asked: everybody may do everything."""
+
     def allows(self, request: Request, operation: Operation, resource: Resource, name: str) -> bool: ...
 
 
 class AllowAll:
     """What Kafka does when no authorizer is configured."""
+
+    allows_all = True
 
     def allows(self, request: Request, operation: Operation, resource: Resource, name: str) -> bool:
         return True

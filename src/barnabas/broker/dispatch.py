@@ -1,9 +1,10 @@
 """From a frame to its handler, and from the handler's answer back to the connection.
 
-Produce and Fetch are called directly: they answer in the same tick, or keep the request and answer later. The Produce
-request that clients send most does not even become a `Request` (`barnabas.wire.sole_produce`). Everything else is a
-coroutine that returns the answer's values, by kio's field names; it runs in a task of its own, and requests that are
-answered meanwhile wait in their connection for their turn.
+Produce, Fetch and the calls of groups are called directly: they answer in the same tick, or keep the request and answer
+later. The shapes that clients send most of all do not even become a `Request`: their handler takes the frame by a
+shortcut (`barnabas.wire.sole_produce`, `sole_commit`). Everything else is a coroutine that returns the answer's values,
+by kio's field names; it runs in a task of its own, and requests that are answered meanwhile wait in their connection
+for their turn.
 
 Kafka's answer to what it does not serve is a closed connection; so is ours to a request that cannot be decoded.
 """
@@ -22,15 +23,14 @@ from barnabas.wire.api_versions import unsupported_version_body
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.framing import parse_request_header
 from barnabas.wire.messages import write_response
-from barnabas.wire.sole_produce import SoleProduce, read_sole_produce
 
 logger = logging.getLogger(__name__)
 
 Values: TypeAlias = Mapping[str, object]
 DirectHandler: TypeAlias = Callable[[Request], None]
 Handler: TypeAlias = Callable[[Request], Awaitable[Values]]
-SoleProduceHandler: TypeAlias = Callable[[SoleProduce, memoryview, ReplySlot, "ClientConnection"], bool]
-"""Says whether it took the request."""
+Shortcut: TypeAlias = Callable[[memoryview, ReplySlot, "ClientConnection"], bool]
+"""Says whether it took the frame, which may be anything that begins with the second byte of the API's key."""
 Fault: TypeAlias = Callable[[Request], bool]
 """What a test wants done to a request instead of handling it; says whether it took the request."""
 
@@ -41,7 +41,7 @@ class Dispatcher:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        sole_produce: SoleProduceHandler,
+        shortcuts: Mapping[int, Shortcut],
         direct: Mapping[int, DirectHandler],
         handlers: Mapping[int, Handler],
         seconds_of: Mapping[int, Histogram],
@@ -50,7 +50,7 @@ class Dispatcher:
         """`on_bug` hears of an exception that no handler should raise: our own mistake, which ends the broker."""
         assert set(direct) | set(handlers) == set(APIS), "every API that is advertised has a handler"
         self.loop = loop
-        self.sole_produce = sole_produce
+        self.shortcuts = shortcuts
         self.direct = direct
         self.handlers = handlers
         self._seconds_of = seconds_of
@@ -110,9 +110,9 @@ class ClientConnection:
     def on_request(self, slot: ReplySlot, frame: memoryview) -> None:
         dispatcher = self._dispatcher
         fault = dispatcher.fault
-        if fault is None:
-            sole = read_sole_produce(frame)
-            if sole is not None and dispatcher.sole_produce(sole, frame, slot, self):
+        if fault is None and len(frame) > 1:
+            shortcut = dispatcher.shortcuts.get(frame[1])
+            if shortcut is not None and shortcut(frame, slot, self):
                 return
         request = self.request_in(frame, slot)
         if fault is None or not fault(request):

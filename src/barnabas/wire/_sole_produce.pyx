@@ -6,11 +6,7 @@ decoders look at the frame. So nothing is refused here, and everything that is r
 `barnabas.wire.sole_produce` says what the shape is.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+include "_sole_frames.pxi"
 
 cdef enum:
     VERSION_MIN = 3
@@ -20,15 +16,12 @@ cdef enum:
     FLEXIBLE_FROM = 9
     TOPIC_ID_FROM = 13
     VERSION_MAX = 13
-    UUID_BYTES = 16
-    HEADER_START_BYTES = 10
     BATCH_HEADER_BYTES = 61
     PREFIX_BYTES = 12
     MAGIC = 2
     CODEC_MASK = 0x07
     ZSTD = 4
     TRANSACTIONAL = 0x10
-    NAME_BYTES_MAX = 249
     REPLY_BYTES_MAX = 384
 
 
@@ -43,14 +36,6 @@ cdef struct sole:
     int32_t index
     int64_t records_start
     int64_t records_end
-
-
-cdef inline int32_t int16_at(const uint8_t *at) noexcept nogil:
-    return <int16_t>((<uint32_t>at[0]) << 8 | at[1])
-
-
-cdef inline int32_t int32_at(const uint8_t *at) noexcept nogil:
-    return <int32_t>((<uint32_t>at[0]) << 24 | (<uint32_t>at[1]) << 16 | (<uint32_t>at[2]) << 8 | at[3])
 
 
 cdef inline bint is_for_the_log(const uint8_t *records, int64_t size, int32_t version) noexcept nogil:
@@ -182,20 +167,6 @@ def read_sole_produce(frame):
     )
 
 
-cdef inline uint8_t *put16(uint8_t *at, uint32_t value) noexcept nogil:
-    at[0] = <uint8_t>(value >> 8)
-    at[1] = <uint8_t>value
-    return at + 2
-
-
-cdef inline uint8_t *put32(uint8_t *at, uint32_t value) noexcept nogil:
-    return put16(put16(at, value >> 16), value & 0xFFFF)
-
-
-cdef inline uint8_t *put64(uint8_t *at, uint64_t value) noexcept nogil:
-    return put32(put32(at, <uint32_t>(value >> 32)), <uint32_t>value)
-
-
 def write_sole_reply(
     version: int,
     correlation_id: int,
@@ -223,13 +194,7 @@ def write_sole_reply(
         at[1] = 2
         at += 2
         if served < TOPIC_ID_FROM:
-            if topic_bytes + 1 >= 0x80:
-                at[0] = <uint8_t>((topic_bytes + 1) | 0x80)
-                at[1] = <uint8_t>((topic_bytes + 1) >> 7)
-                at += 2
-            else:
-                at[0] = <uint8_t>(topic_bytes + 1)
-                at += 1
+            at = put_length(at, topic_bytes)
     else:
         at = put16(put32(at, 1), <uint32_t>topic_bytes)
     memcpy(at, name, topic_bytes)

@@ -30,7 +30,6 @@ from barnabas.broker.handlers.list_config_resources import ListConfigResourcesHa
 from barnabas.broker.handlers.list_groups import ListGroupsHandler
 from barnabas.broker.handlers.list_offsets import ListOffsetsHandler
 from barnabas.broker.handlers.metadata import MetadataHandler
-from barnabas.broker.handlers.offset_commit import OffsetCommitHandler
 from barnabas.broker.handlers.offset_delete import OffsetDeleteHandler
 from barnabas.broker.handlers.offset_fetch import OffsetFetchHandler
 from barnabas.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
@@ -74,6 +73,5 @@ def make_direct_handlers(services: Services) -> dict[int, DirectHandler]:
     return {
         ApiKey.JOIN_GROUP: JoinGroupHandler(services),
         ApiKey.SYNC_GROUP: SyncGroupHandler(services),
-        ApiKey.OFFSET_COMMIT: OffsetCommitHandler(services),
         ApiKey.HEARTBEAT: HeartbeatHandler(services),
     }

@@ -36,7 +36,7 @@ from barnabas.wire.produce_response import (
     RecordError,
     encode_produce_response,
 )
-from barnabas.wire.sole_produce import SoleProduce, write_sole_reply
+from barnabas.wire.sole_produce import SoleProduce, read_sole_produce, write_sole_reply
 
 NO_ACKS: Final = 0
 ALL_ACKS: Final = -1
@@ -63,8 +63,11 @@ class ProduceHandler:
         self._tick = tick
         self.seconds = seconds
 
-    def take_sole(self, sole: SoleProduce, frame: memoryview, slot: ReplySlot, client: ClientConnection) -> bool:
+    def take_sole(self, frame: memoryview, slot: ReplySlot, client: ClientConnection) -> bool:
         """The usual request on the shortest way. False leaves it to the long one, which also says what is wrong."""
+        sole = read_sole_produce(frame)
+        if sole is None:
+            return False
         _, _, _, acks, topic, index, start, end = sole
         partition = self.replicas.get_sole(topic, index)
         if partition is None or self.replicas.is_internal(partition.name.topic):

@@ -31,6 +31,8 @@ class PlayedLog:
             raise self.write_error
         self.end_offset = self.staged_end_offset
 
+    def forget_written(self) -> None: ...
+
     def must_flush(self, now_ms: int) -> bool:
         return True
 

@@ -419,6 +419,7 @@ def serve_with(broker: ServedBroker, authorizer: Any) -> None:
     app.metrics = Metrics()  # handlers name theirs once
     served, wanted = app.dispatcher, app._make_dispatcher(asyncio.get_running_loop())
     served.handlers, served.direct, served.shortcuts = wanted.handlers, wanted.direct, wanted.shortcuts
+    assert not served.shortcuts, "they ask nobody"
 
 
 def test_who_may_not_is_refused_by_every_api(tmp_path: Path) -> None:

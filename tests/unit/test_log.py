@@ -363,6 +363,28 @@ def test_read_never_returns_a_batch_that_reaches_the_upper_bound(
     assert (taken.read() if taken else b"") == expected
 
 
+def test_last_write_is_read_from_memory_until_it_is_forgotten(orders: SimulatedLog) -> None:
+    filled(orders, 2)
+    orders.log.append(data_batch([5], 9), 0)
+    orders.log.append(data_batch([5], 9), 0)
+    assert orders.log.read_written(4, 1 << 20) is None, "it is not written yet"
+    orders.log.write()
+    written = orders.log.read(4, 1 << 20).slice.read()  # type: ignore[union-attr]
+    assert orders.log.read_written(4, len(written)) == written
+    assert orders.log.read_written(4, len(written) - 1) is None
+    assert orders.log.read_written(2, 1 << 20) is None
+    assert orders.log.read_written(5, 1 << 20) is None
+    orders.log.forget_written()
+    assert orders.log.read_written(4, 1 << 20) is None
+
+
+def test_last_write_that_was_truncated_is_not_read_from_memory(orders: SimulatedLog) -> None:
+    filled(orders, 3)
+    orders.log.truncate_to(4)
+    assert orders.log.read_written(4, 1 << 20) is None
+    orders.log.check_invariants()
+
+
 def test_read_in_a_gap_goes_on_in_the_next_segment(orders: SimulatedLog) -> None:
     orders.log.append_as_follower(data_batch([5], 9, base_offset=0))
     orders.log.append_as_follower(data_batch([5], 9, base_offset=5))

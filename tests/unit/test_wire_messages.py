@@ -4,8 +4,9 @@ import subprocess
 import sys
 import tracemalloc
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -14,6 +15,7 @@ from barnabas.base.uuid import ZERO_UUID
 from barnabas.wire.apis import APIS, Api, ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError, MalformedRequest
 from barnabas.wire.fetch_request import (
+    FLEXIBLE_FROM,
     FetchPartition,
     FetchRequest,
     FetchTopic,
@@ -22,11 +24,13 @@ from barnabas.wire.fetch_request import (
 )
 from barnabas.wire.fetch_response import (
     AbortedTransaction,
+    EpochEndOffset,
     FetchPartitionReply,
     FetchResponse,
     FetchTopicReply,
     decode_fetch_response,
     encode_fetch_response,
+    encode_small_fetch_response,
 )
 from barnabas.wire.leaders import LeaderAndEpoch, NodeEndpoint
 from barnabas.wire.messages import (
@@ -190,6 +194,33 @@ def test_fetch_response_leaves_file_ranges_between_the_pieces(version: int) -> N
     assert len(sent) == length
     partitions = decode_fetch_response(version, memoryview(sent)).topics[0].partitions
     assert [part.records for part in partitions] == [b"r" * 1000, b"", None, b"r" * 7]
+
+
+@pytest.mark.parametrize("version", range(FLEXIBLE_FROM, 19))
+@pytest.mark.parametrize("records", [b"", b"r", b"r" * 126, b"r" * 127, b"r" * 20_000])
+def test_small_fetch_response_has_the_bytes_of_the_general_one(version: int, records: bytes) -> None:
+    partition = FetchPartitionReply(3, 0, 2**40, 2**39, 7, records)
+    pieces, _ = encode_fetch_response(
+        version, FetchResponse([FetchTopicReply("letters", TOPIC_ID, [partition])], 0, 2**30, 12)
+    )
+    small = encode_small_fetch_response(version, 12, 2**30, "letters", TOPIC_ID, partition)
+    assert small == b"".join(pieces)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        {"records": FileRange(7)},
+        {"records": None},
+        {"error_code": 1},
+        {"aborted_transactions": []},
+        {"diverging_epoch": EpochEndOffset(1, 2)},
+        {"current_leader": LeaderAndEpoch(1, 2)},
+    ],
+)
+def test_fetch_response_that_is_not_small_is_left_to_the_general_encoder(unusual: dict[str, Any]) -> None:
+    partition = replace(FetchPartitionReply(3, 0, 5, 5, 0, b"r"), **unusual)
+    assert encode_small_fetch_response(17, 0, 0, "letters", TOPIC_ID, partition) is None
 
 
 def test_fetch_request_with_more_partitions_than_bytes_is_malformed() -> None:

@@ -12,7 +12,7 @@ Owner: the broker's event loop.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from barnabas.base.filesystem import Buffer
@@ -25,11 +25,15 @@ from barnabas.storage.staging import Appended
 from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.wire.errors import ErrorCode, KafkaError
 
+_WRITTEN_BYTES_MAX: Final = 16 << 10
+"""More than this is better sent from the file than copied."""
+
 
 class PartitionRead(NamedTuple):
-    """What a fetch of one partition found. Whoever asked releases the slice."""
+    """What a fetch of one partition found. Whoever asked releases the slice, if it is one."""
 
-    slice: FileSlice | None
+    records: FileSlice | bytes | None
+    """Bytes when they are few and were written a moment ago."""
     high_watermark: Offset
     last_stable_offset: Offset
     log_start_offset: Offset
@@ -123,7 +127,12 @@ class Partition:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not within {log.log_start_offset} to {log.high_watermark}",
             )
-        found = log.read(offset, max_bytes, upper, at_least_one=at_least_one).slice if offset < upper else None
+        found: FileSlice | bytes | None = None
+        if offset < upper:
+            if upper == log.end_offset:
+                found = log.read_written(offset, min(max_bytes, _WRITTEN_BYTES_MAX))
+            if found is None:
+                found = log.read(offset, max_bytes, upper, at_least_one=at_least_one).slice
         aborted = None
         if is_committed_only:
             aborted = log.aborted_transactions(offset, upper) if found else []

@@ -77,6 +77,7 @@ class AppendTick:
                 task.add_done_callback(self._flushed)
             else:
                 _finish(partition, waiting, partition.log.end_offset)
+            partition.log.forget_written()
         self._after_write()
 
     async def _flush(self, partition: Partition, waiting: Waiting) -> None:
@@ -120,6 +121,7 @@ class AppendTick:
             except DiskFailed as failure:
                 self._fail(partition, waiting, failure)
                 return []
+            partition.log.forget_written()  # it is told after the flush, from the file
         return waiting
 
     def _fail(self, partition: Partition, waiting: Waiting, error: DiskFailed) -> None:

@@ -79,6 +79,7 @@ class Log:
         "_random",
         "_staged",
         "_staged_end",
+        "_written",
         "config",
         "directory",
         "end_offset",
@@ -130,6 +131,8 @@ class Log:
         self.snapshots = snapshots
         self._staged: Staged | None = None
         self._staged_end = end_offset
+        self._written: Staged | None = None
+        """The last write, while it is in memory: until whoever called `write` has told those that wait for records."""
         self._failure: DiskFailed | None = None
         self._is_untouched = is_whole
         self._flushing = Flushing(clock.now_ms())
@@ -310,6 +313,7 @@ class Log:
         for completed in staged.aborted:
             active.transaction_index.append(AbortedTransaction.of(completed))
         self.end_offset = self._staged_end
+        self._written = staged
         self._flushing.messages += staged.messages
         active.store_index_blocks()
         return None
@@ -361,6 +365,17 @@ class Log:
                 f"offset {offset} is not within {self.log_start_offset} to {self.end_offset}",
             )
         return LogRead(self.segments.read(offset, max_bytes, upper, self.end_offset, at_least_one=at_least_one))
+
+    def read_written(self, offset: Offset, max_bytes: int) -> bytes | None:
+        """All of the last write, without a look at the file: if it is still here, begins at `offset`, and fits."""
+        written = self._written
+        if written is None or written.size_bytes > max_bytes or written.headers[0].base_offset != offset:
+            return None
+        return b"".join(written.buffers)
+
+    def forget_written(self) -> None:
+        """Everybody has been told: the buffers are given back."""
+        self._written = None
 
     def find_timestamp(self, target: TimestampMs) -> FoundTimestamp | None:
         """The first record whose timestamp is at least `target`."""
@@ -568,6 +583,7 @@ class Log:
 
     def _end_at(self, offset: Offset) -> None:
         self._is_untouched = False
+        self._written = None
         self.end_offset = self._staged_end = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
@@ -631,3 +647,4 @@ class Log:
         assert self.log_start_offset <= self.high_watermark <= self.end_offset <= self._staged_end
         assert self.recovery_point <= self.end_offset
         assert (self._staged is None) == (self._staged_end == self.end_offset)
+        assert self._written is None or self._written.headers[-1].last_offset + 1 == self.end_offset

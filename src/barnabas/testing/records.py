@@ -32,11 +32,14 @@ def stored_records(partition: Partition) -> Iterator[StoredRecord]:
     offset = partition.log.log_start_offset
     end_offset = partition.log.high_watermark
     while offset < end_offset:
-        found = partition.read(offset, _READ_BYTES, is_committed_only=False, at_least_one=True).slice
+        found = partition.read(offset, _READ_BYTES, is_committed_only=False, at_least_one=True).records
         if found is None:
             return
-        batches = found.read()
-        found.release()
+        if isinstance(found, bytes):
+            batches = found
+        else:
+            batches = found.read()
+            found.release()
         for header, batch in split_batches(batches):
             if not header.is_control:
                 codec = Codec(header.codec_number).name.lower()

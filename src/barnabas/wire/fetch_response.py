@@ -60,6 +60,9 @@ _PARTITION_WITH_LOG_START: Final = Struct(">ihqqq")
 _PLAIN_PARTITION: Final = Struct(">ihqqqBi")
 """Flexible, with null for the aborted transactions, up to the length of the records."""
 _NULL: Final = 0
+_ONE: Final = array_count(1, True)
+_NO_TAGS_OF_THREE: Final = 3 * NO_TAGGED_FIELDS
+"""Of the partition, the topic and the response."""
 _BUFFERS: Final = (bytes, bytearray, memoryview)
 _ABORTED: Final = Struct(">qq")
 _DIVERGING: Final = Struct(">iqB")
@@ -161,6 +164,36 @@ def encode_fetch_response(version: int, response: FetchResponse) -> EncodedFetch
         pieces.append(last)
         length += len(last)
     return EncodedFetch(pieces, length)
+
+
+def encode_small_fetch_response(
+    version: int, throttle_time_ms: int, session_id: int, name: str, topic_id: UUID, partition: FetchPartitionReply
+) -> bytes | None:
+    """What nearly every answer to a reader at the end of a log is, whole and without detours.
+
+    For one partition without an error, whose records are in memory, in a flexible version; None for any other.
+    """
+    records = partition.records
+    if (
+        not isinstance(records, bytes)
+        or partition.error_code
+        or partition.aborted_transactions is not None
+        or partition.diverging_epoch is not NO_DIVERGENCE
+        or partition.current_leader is not NO_LEADER
+    ):
+        return None
+    return b"".join(
+        (
+            _START.pack(throttle_time_ms, 0, session_id),
+            _ONE,
+            topic_id.bytes if version >= TOPIC_ID_FROM else nullable_string(name, True),
+            _ONE,
+            _encode_partition_start(version, partition),
+            array_count(len(records), True),
+            records,
+            _NO_TAGS_OF_THREE,
+        )
+    )
 
 
 def _size(records: Records) -> int:

@@ -21,7 +21,7 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import Replicas
 from barnabas.storage.slices import FileSlice
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.fetch_request import TOPIC_ID_FROM, FetchRequest, decode_fetch_request
+from barnabas.wire.fetch_request import FLEXIBLE_FROM, TOPIC_ID_FROM, FetchRequest, decode_fetch_request
 from barnabas.wire.fetch_response import (
     AbortedTransaction,
     EpochEndOffset,
@@ -29,6 +29,7 @@ from barnabas.wire.fetch_response import (
     FetchResponse,
     FetchTopicReply,
     encode_fetch_response,
+    encode_small_fetch_response,
 )
 
 _READ_COMMITTED: Final = 1
@@ -90,6 +91,14 @@ class FetchHandler:
     def respond(
         self, request: Request, plan: FetchPlan, replies: "list[tuple[PartitionKey, FetchPartitionReply]]"
     ) -> None:
+        if len(replies) == 1 and request.version >= FLEXIBLE_FROM:
+            ((key, only),) = replies
+            body = encode_small_fetch_response(
+                request.version, request.throttle_ms, plan.session_id, key.topic, key.topic_id, only
+            )
+            if body is not None:
+                request.respond(body)
+                return
         topics: list[FetchTopicReply] = []
         partitions: list[FetchPartitionReply] = []
         leaders = []
@@ -141,7 +150,14 @@ class _Found(NamedTuple):
     key: PartitionKey
     session: SessionPartition
     reply: FetchPartitionReply
-    slice: FileSlice | None
+    records: FileSlice | bytes | None
+
+    @property
+    def size_bytes(self) -> int:
+        records = self.records
+        if records is None:
+            return 0
+        return len(records) if isinstance(records, bytes) else records.length
 
 
 class _Attempt:
@@ -170,9 +186,9 @@ class _Attempt:
             except BarnabasError as error:
                 self._is_urgent = True
                 found = _Found(key, session, FetchPartitionReply(key.partition, refusal_of(error).code), None)
-            if found.slice is not None:
-                self._bytes += found.slice.length
-                left -= found.slice.length
+            if found.records is not None:
+                self._bytes += found.size_bytes
+                left -= found.size_bytes
             self._found.append(found)
         return self._is_urgent or self._bytes >= self._fetch.bytes_min
 
@@ -205,10 +221,10 @@ class _Attempt:
             found.high_watermark,
             found.last_stable_offset,
             found.log_start_offset,
-            b"" if found.slice is None else found.slice,
+            b"" if found.records is None else found.records,
             aborted,
         )
-        return _Found(key, session, reply, found.slice)
+        return _Found(key, session, reply, found.records)
 
     def respond(self) -> None:
         """Answers with what was read last; of a session only what is news."""
@@ -232,8 +248,8 @@ class _Attempt:
     def release(self) -> None:
         """Gives back what was read, because it was too little to answer."""
         for found in self._found:
-            if found.slice is not None:
-                found.slice.release()
+            if isinstance(found.records, FileSlice):
+                found.records.release()
         self._found = []
 
     def partitions(self) -> list[Partition]:

@@ -5,8 +5,10 @@ of a small reply (`inlined`) are read at once, if they are in the page cache.
 
 `SocketSender` writes to a duplicate of the transport's descriptor (uvloop has no sendfile, and refuses `add_writer` for
 descriptors that are its own) once the transport has sent what it was given before. Buffers before a range are sent
-with MSG_MORE, so that the head of a reply shares its packet with the first records. `StreamSender` serves transports
-that have no descriptor to write to (TLS, a simulated network): it reads pieces of bounded size.
+with MSG_MORE, so that the head of a reply shares its packet with the first records. Of the few bytes behind them
+sendfile knows nothing, so the socket is corked until they are in: a packet of their own would wake the reader once
+more. `StreamSender` serves transports that have no descriptor to write to (TLS, a simulated network): it reads pieces
+of bounded size.
 
 Invariants: every range is released exactly once, whatever happens; before each piece a revoked range ends the
 connection; a range that is not in the page cache is loaded in a worker thread first, also when it went cold while the
@@ -265,6 +267,16 @@ class SocketSender(Sender):
         if self._is_awaiting:
             self._is_awaiting = False
             self._loop.remove_writer(self._socket.fileno())
+
+    def _send_turn(self) -> bool:
+        if len(self._queue) < 3:  # nothing follows a range
+            return super()._send_turn()
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        try:
+            return super()._send_turn()
+        finally:
+            if not self._is_closed:
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
 
     def _send_buffer(self, buffer: memoryview, has_more: bool) -> int:
         return self._socket.send(buffer, socket.MSG_MORE if has_more else 0)

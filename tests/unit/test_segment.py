@@ -13,6 +13,7 @@ from barnabas.sim.faults import Operation
 from barnabas.storage.handles import Handles
 from barnabas.storage.index import CorruptIndex, TimestampOffset
 from barnabas.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, FoundTimestamp, Segment
+from barnabas.storage.segment_recovery import rebuild_segment, recover_segment
 from tests.support.log_model import data_batch
 
 BASE = 100
@@ -277,7 +278,7 @@ def test_truncation_is_durable_at_once(disk: SimulatedDisk, segment: Segment) ->
 def recovered(disk: SimulatedDisk, from_offset: int = BASE) -> tuple[Segment, str | None]:
     segment = new_segment(disk)
     segment.load()
-    scan = segment.recover(INTERVAL, from_offset)
+    scan = recover_segment(segment, INTERVAL, from_offset)
     segment.check_invariants()
     return segment, scan.problem
 
@@ -295,7 +296,7 @@ def test_recovery_from_an_offset_checks_only_what_follows(disk: SimulatedDisk, s
     filled(segment).complete()
     again = new_segment(disk)
     again.load()
-    scan = again.recover(INTERVAL, BASE + 18)
+    scan = recover_segment(again, INTERVAL, BASE + 18)
     assert scan.checked_bytes == 2 * segment.size // 10
     assert list(again.offset_index) == list(segment.offset_index)
     assert list(again.time_index) == list(segment.time_index)
@@ -349,7 +350,7 @@ def test_recovery_reports_where_epochs_begin(disk: SimulatedDisk, segment: Segme
     segment.complete()
     again = new_segment(disk)
     again.load()
-    assert again.recover(INTERVAL, BASE).epochs == [(1, BASE), (4, BASE + 2), (6, BASE + 4)]
+    assert recover_segment(again, INTERVAL, BASE).epochs == [(1, BASE), (4, BASE + 2), (6, BASE + 4)]
 
 
 @pytest.mark.parametrize("column", [0, 4])
@@ -395,7 +396,7 @@ def test_rebuilt_indexes_are_those_that_were_lost(disk: SimulatedDisk, segment: 
     again = new_segment(disk)
     with pytest.raises(CorruptIndex):
         again.load()
-    assert again.rebuild_indexes(INTERVAL).problem is None
+    assert rebuild_segment(again, INTERVAL).problem is None
     again.sync()
     assert (list(again.offset_index), list(again.time_index)) == expected
 

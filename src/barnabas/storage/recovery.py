@@ -29,7 +29,8 @@ from barnabas.storage.index import CorruptIndex
 from barnabas.storage.log import CLEANED_SUFFIX, DELETED_SUFFIX, LEADER_EPOCH_CHECKPOINT, SWAP_SUFFIX, Log
 from barnabas.storage.producers import CompletedTransaction, Producers
 from barnabas.storage.replay import rebuild_producers
-from barnabas.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, SegmentScan, remove_segment_files
+from barnabas.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, remove_segment_files
+from barnabas.storage.segment_recovery import SegmentScan, rebuild_segment, recover_segment
 from barnabas.storage.segments import Segments
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.snapshots import SNAPSHOT_SUFFIX, Snapshots
@@ -257,9 +258,9 @@ class LogOpener:
                 continue
             interval = self._config.index_interval_bytes
             if segment in doubtful:
-                scan = segment.rebuild_indexes(interval)
+                scan = rebuild_segment(segment, interval)
             else:
-                scan = segment.recover(interval, self._recovery_point)
+                scan = recover_segment(segment, interval, self._recovery_point)
             if segment in unflushed and is_first:
                 # The file may be older than a truncation; from here on the batches have the last word.
                 self._epochs.truncate_from_end(scan.epochs[0][1] if scan.epochs else segment.next_offset())
@@ -318,7 +319,7 @@ class LogOpener:
             return active.next_offset()
         except CorruptBatch as problem:
             self.report.note(f"checking the last segment after all: {problem}")
-            scan = active.rebuild_indexes(self._config.index_interval_bytes)
+            scan = rebuild_segment(active, self._config.index_interval_bytes)
             self._recovered.append(active)
             self._account(active, scan)
             return active.next_offset()

@@ -10,19 +10,18 @@
 Owner: the log. Only the newest segment grows; the others change by truncation, replacement or deletion alone.
 Invariants: `size` is the end of the last whole batch, and bytes past it (a torn write, preallocated space) are never
 read; base offset <= every offset in the segment < base offset + 2^31.
-Crash: bytes after the last sync may be missing or torn; `recover` cuts at the first batch that is not whole and valid,
-and rebuilds the indexes from there.
+Crash: bytes after the last sync may be missing or torn; `barnabas.storage.segment_recovery` cuts at the first batch
+that is not whole and valid, and rebuilds the indexes from there.
 """
 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import CorruptBatch, DiskFailed, DiskFull
 from barnabas.base.filesystem import Buffer, File, FileSystem
-from barnabas.base.ids import NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, Position, TimestampMs
+from barnabas.base.ids import NO_TIMESTAMP, LeaderEpoch, Offset, Position, TimestampMs
 from barnabas.records import kernel
 from barnabas.records.batch import HEADER_BYTES, PREFIX_BYTES, BatchHeader, Codec, check_header, read_header
 from barnabas.records.reader import read_records
@@ -46,7 +45,6 @@ SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACT
 
 _SEEK_BYTES: Final = 4096 + HEADER_BYTES
 _HEADERS_BYTES: Final = 16 * 1024
-_SCAN_BYTES: Final = 1024 * 1024
 _NO_WRITE: Final = (-1, 0)
 
 
@@ -61,17 +59,6 @@ class FoundTimestamp(NamedTuple):
     timestamp: TimestampMs
     offset: Offset
     leader_epoch: LeaderEpoch
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentScan:
-    """What a check of a segment's batches found."""
-
-    checked_bytes: int
-    removed_bytes: int
-    problem: str | None
-    epochs: list[tuple[LeaderEpoch, Offset]]
-    """Where the checked batches change their leader epoch."""
 
 
 class Segment:
@@ -417,74 +404,8 @@ class Segment:
                 self._largest = TimestampOffset(header.max_timestamp, header.last_offset)
             self._bytes_since_entry += header.size_bytes
 
-    def recover(self, index_interval_bytes: int, from_offset: Offset) -> SegmentScan:
-        """Checks every batch from `from_offset` on, rebuilds the indexes for them, and cuts at the first bad one.
-
-        Indexes that contradict the log are not believed: the whole segment is checked instead.
-        """
-        file_bytes = self.size = self.file.size()
-        entry = self._last_true_entry(from_offset)
-        scan = self._check(entry, file_bytes, index_interval_bytes)
-        if self.largest.timestamp >= 0:
-            self.time_index.add(*self.largest)
-        self.offset_index.store()
-        self.time_index.store()
-        self.cut_spare_bytes()
-        return scan
-
-    def _last_true_entry(self, from_offset: Offset) -> OffsetPosition:
-        """The last place at or before `from_offset` up to which both indexes are whole; the start if they are not.
-
-        Flushes sync what the index files hold at that time. Entries that were in memory then, at most a block, may
-        have been lost or torn since: they are compared with the log.
-        """
-        start = OffsetPosition(self.base_offset, 0)
-        if not (self.offset_index.is_increasing() and self.time_index.is_increasing()):
-            return start
-        # An entry that the time index has lost shows nowhere, so it is made again from the last one it has.
-        newest = self.time_index.last_at_or_before(from_offset)
-        entry = self.offset_index.lookup(min(from_offset, newest.offset))
-        try:
-            offsets_agree = all(
-                self._read_header(position).last_offset == offset
-                for offset, position in self.offset_index.latest_up_to(entry.offset)
-            )
-            times_agree = offsets_agree and all(
-                self._is_timestamp_of(timestamp, offset)
-                for timestamp, offset in self.time_index.latest_up_to(newest.offset)
-            )
-        except CorruptBatch:
-            return start
-        return entry if times_agree else start
-
-    def _is_timestamp_of(self, timestamp: TimestampMs, offset: Offset) -> bool:
-        """Kafka indexes batches that compaction has emptied, too; theirs stands for records before them."""
-        header = self._header_of(offset)
-        return header.count > 0 and header.max_timestamp == timestamp
-
-    def _header_of(self, offset: Offset) -> BatchHeader:
-        position = self.position_of(offset)
-        if position is None:
-            raise CorruptBatch(f"{self.path(LOG_SUFFIX)}: offset {offset} is not there")
-        return self._read_header(position)
-
-    def _read_header(self, position: Position) -> BatchHeader:
-        """The header at a place that may be wrong."""
-        chunk = self.file.read_at(HEADER_BYTES, position)
-        if len(chunk) < HEADER_BYTES:
-            raise CorruptBatch(f"{self.path(LOG_SUFFIX)}: it ends before position {position + HEADER_BYTES}")
-        header = read_header(chunk)
-        check_header(header, self.size - position)
-        return header
-
-    def rebuild_indexes(self, index_interval_bytes: int) -> SegmentScan:
-        """Checks the whole segment without believing its indexes."""
-        self.offset_index.reset()
-        self.time_index.reset()
-        return self.recover(index_interval_bytes, self.base_offset)
-
-    def _check(self, entry: OffsetPosition, file_bytes: int, index_interval_bytes: int) -> SegmentScan:
-        """Checks the batches from an index entry on. The entry itself is made again, as it was made at first."""
+    def begin_scan(self, entry: OffsetPosition, index_interval_bytes: int) -> None:
+        """Forgets everything from an index entry on, to `note` it anew. The entry is made again, as it was at first."""
         if entry.position:
             self.offset_index.truncate_to(entry.offset)
             self.time_index.truncate_to(entry.offset)
@@ -496,36 +417,6 @@ class Segment:
         self._first_timestamp = None
         self._is_index_full = None
         self._largest = self.time_index.last()
-        epochs: list[tuple[LeaderEpoch, Offset]] = []
-        problem = self._check_batches(file_bytes, index_interval_bytes, epochs)
-        return SegmentScan(self.size - entry.position, file_bytes - self.size, problem, epochs)
-
-    def _check_batches(
-        self, file_bytes: int, index_interval_bytes: int, epochs: list[tuple[LeaderEpoch, Offset]]
-    ) -> str | None:
-        """Takes valid batches into the segment until the file ends; says what stopped it before."""
-        previous_offset = self.base_offset - 1
-        previous_epoch = NO_EPOCH
-        chunk_bytes = _SCAN_BYTES
-        while self.size < file_bytes:
-            chunk = self.file.read_at(min(chunk_bytes, file_bytes - self.size), self.size)
-            scan = kernel.scan_batches(chunk)
-            for header in scan.headers:
-                if header.base_offset <= previous_offset or header.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
-                    return f"offset {header.base_offset} after {previous_offset}"
-                previous_offset = header.last_offset
-                if NO_EPOCH < header.leader_epoch < previous_epoch:
-                    return f"leader epoch {header.leader_epoch} after {previous_epoch} at offset {header.base_offset}"
-                if header.leader_epoch > previous_epoch:
-                    previous_epoch = header.leader_epoch
-                    epochs.append((previous_epoch, header.base_offset))
-                self.note(header, index_interval_bytes)
-            if scan.problem:
-                return scan.problem
-            if self.size + scan.needed_bytes > file_bytes:
-                return f"{file_bytes - self.size} bytes of an incomplete batch"
-            chunk_bytes = max(_SCAN_BYTES, scan.needed_bytes)
-        return None
 
     def check_invariants(self) -> None:
         self.offset_index.check_invariants()

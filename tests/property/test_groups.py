@@ -87,11 +87,13 @@ class WatchedShard(PlayedShard):
 
 
 class GroupMachine(RuleBasedStateMachine):
+    initial_delay_ms = 3_000
+
     def __init__(self) -> None:
         super().__init__()
         self.shard = WatchedShard(
             GroupSettings(
-                initial_rebalance_delay_ms=3_000,
+                initial_rebalance_delay_ms=self.initial_delay_ms,
                 group_size_max=4,
                 offsets_retention_ms=RETENTION_MS,
                 metadata_bytes_max=8,
@@ -406,7 +408,16 @@ def durable(state: GroupShardState) -> dict[str, object]:
     return {group_id: (metadata, offsets) for group_id, metadata, offsets in state.durable_groups()}
 
 
-GroupMachine.TestCase.settings = settings(
+class UndelayedGroupMachine(GroupMachine):
+    """Where a first rebalance waits for nobody but those that were given an id."""
+
+    initial_delay_ms = 0
+
+
+SETTINGS = settings(
     max_examples=150, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+GroupMachine.TestCase.settings = SETTINGS
+UndelayedGroupMachine.TestCase.settings = settings(SETTINGS, max_examples=75)
 test_groups_under_any_history = GroupMachine.TestCase
+test_groups_without_initial_delay_under_any_history = UndelayedGroupMachine.TestCase

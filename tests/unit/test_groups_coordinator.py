@@ -246,6 +246,17 @@ def test_member_goes_on_after_a_restart_without_a_rebalance() -> None:
     run(scenario())
 
 
+def test_member_of_a_group_without_initial_delay_is_answered_while_no_time_passes() -> None:
+    async def scenario() -> None:
+        rig, partition = Rig(), MemoryPartition()
+        await rig.lead(partition)
+        joins = [rig.join(), rig.join()]
+        await turns()
+        assert [join.result().generation for join in joins] == [1, 1]
+
+    run(scenario())
+
+
 def test_failed_append_is_not_coordinator_and_the_log_is_loaded_anew() -> None:
     async def scenario() -> None:
         rig, partition = Rig(), MemoryPartition()

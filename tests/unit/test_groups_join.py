@@ -3,6 +3,7 @@
 import pytest
 
 from barnabas.groups.protocols import Protocols
+from barnabas.groups.rebalance import RETURN_MS
 from barnabas.groups.requests import JoinResult, LeavingMember
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.transitions import GroupState
@@ -160,6 +161,36 @@ def test_first_rebalance_is_extended_by_new_members_up_to_the_rebalance_timeout(
     assert not any(token in shard.replies for token in tokens)
     shard.advance(1)
     assert [shard.joined(token).generation for token in tokens] == [1, 1, 1, 1]
+
+
+def test_first_rebalance_without_delay_ends_when_all_that_were_given_an_id_have_joined(shard: PlayedShard) -> None:
+    ids = [shard.joined(shard.send_join("g")).member_id for _ in range(3)]
+    tokens = [shard.send_join("g", ids[0])]
+    shard.advance(0)
+    tokens.append(shard.send_join("g", ids[1]))
+    shard.advance(RETURN_MS - 1)
+    assert not any(token in shard.replies for token in tokens)
+    tokens.append(shard.send_join("g", ids[2]))
+    assert [shard.joined(token).generation for token in tokens] == [1, 1, 1]
+
+
+def test_first_rebalance_without_delay_does_not_wait_long_for_an_id_that_nobody_uses(shard: PlayedShard) -> None:
+    late = shard.joined(shard.send_join("g")).member_id
+    _, token = shard.new_member("g")
+    shard.advance(RETURN_MS - 1)
+    assert token not in shard.replies
+    shard.advance(1)
+    assert shard.joined(token).generation == 1
+    shard.send_join("g", late)
+    assert shard.state_of("g") is GroupState.PREPARING_REBALANCE
+
+
+def test_first_rebalance_with_delay_does_not_wait_for_ids() -> None:
+    shard = PlayedShard(GroupSettings(initial_rebalance_delay_ms=DELAY_MS))
+    shard.send_join("g")
+    _, token = shard.new_member("g")
+    shard.advance(DELAY_MS)
+    assert shard.joined(token).generation == 1
 
 
 # --- later joins ------------------------------------------------------------------------------------------

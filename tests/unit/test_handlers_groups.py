@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID
 
 import pytest
@@ -213,6 +214,29 @@ def test_waiting_join_is_answered_when_the_broker_stops(tmp_path: Path) -> None:
             assert await group_state(broker) == "PreparingRebalance"
             broker.broker.groups.close()
             assert (await waiting).error_code is ErrorCode.not_coordinator
+
+    run(scenario())
+
+
+def test_waiting_join_does_not_keep_the_buffer_that_it_arrived_in(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with served_broker(tmp_path, **ONE) as broker:
+            await find(broker)
+            await sync(broker, await join(broker))
+            asked: list[Request] = []
+            handle = broker.broker.dispatcher.direct[ApiKey.JOIN_GROUP]
+
+            def handle_and_note(request: Request) -> None:
+                asked.append(request)
+                handle(request)
+
+            with patch.dict(broker.broker.dispatcher.direct, {ApiKey.JOIN_GROUP: handle_and_note}):
+                waiting = asyncio.ensure_future(join(broker))
+                await asyncio.sleep(0)
+            assert await group_state(broker) == "PreparingRebalance"
+            assert not asked[0].body
+            broker.broker.groups.close()
+            await waiting
 
     run(scenario())
 

@@ -1,10 +1,10 @@
 """From a frame to its handler, and from the handler's answer back to the connection.
 
-Produce, Fetch and the calls of groups are called directly: they answer in the same tick, or keep the request and answer
-later. The shapes that clients send most of all do not even become a `Request`: their handler takes the frame by a
-shortcut (`barnabas.wire.sole_produce`, `sole_commit`). Everything else is a coroutine that returns the answer's values,
-by kio's field names; it runs in a task of its own, and requests that are answered meanwhile wait in their connection
-for their turn.
+ApiVersions, Produce, Fetch and the calls of groups are called directly: they answer in the same tick, or keep the
+request and answer later. The shapes that clients send most of all do not even become a `Request`: their handler takes
+the frame by a shortcut (`barnabas.wire.sole_produce`, `sole_fetch`, `sole_commit`). Everything else is a coroutine that
+returns the answer's values, by kio's field names; it runs in a task of its own, and requests that are answered
+meanwhile wait in their connection for their turn.
 
 Kafka's answer to what it does not serve is a closed connection; so is ours to a request that cannot be decoded.
 """
@@ -19,9 +19,8 @@ from barnabas.base.metrics import Histogram
 from barnabas.broker.request import Request
 from barnabas.net.connection import Connection
 from barnabas.net.replies import ReplySlot
-from barnabas.wire.api_versions import unsupported_version_body
-from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.framing import parse_request_header
+from barnabas.wire.apis import APIS
+from barnabas.wire.framing import RequestHeader, parse_request_header
 from barnabas.wire.messages import write_response
 
 logger = logging.getLogger(__name__)
@@ -68,8 +67,6 @@ class Dispatcher:
         direct = self.direct.get(request.api_key)
         if direct is not None:
             direct(request)
-        elif request.api_key == ApiKey.API_VERSIONS and not APIS[ApiKey.API_VERSIONS].serves(request.version):
-            request.respond(unsupported_version_body())
         else:
             self._start(self.handlers[request.api_key], request)
 
@@ -121,14 +118,13 @@ class ClientConnection:
     def request_in(self, frame: memoryview, slot: ReplySlot) -> Request:
         """What stands in a frame of this connection's."""
         header = parse_request_header(frame)
+        return self.request(header, frame[header.body_position :], slot, self._dispatcher.loop.time())
+
+    def request(self, header: RequestHeader, body: memoryview, slot: ReplySlot, began: float) -> Request:
+        """A request of this connection's that came at this time."""
+        connection = self._connection
         return Request(
-            header,
-            frame[header.body_position :],
-            slot,
-            self._connection.listener_name,
-            self._connection.peer_host,
-            self._dispatcher.observe,
-            self._dispatcher.loop.time(),
+            header, body, slot, connection.listener_name, connection.peer_host, self._dispatcher.observe, began
         )
 
     def on_closed(self) -> None:

@@ -20,7 +20,7 @@ from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed
 from barnabas.groups.effects import RebalanceCompleted, StaticMemberReplaced, StoryEvent
 from barnabas.groups.history import GroupHistory, HistoryEntry, UnreadableHistory, decode_history, encode_history
 from barnabas.groups.history import encode_key as history_key
-from barnabas.groups.loading import READ_BYTES_MAX, read_records
+from barnabas.groups.loading import read_records
 from barnabas.groups.partitions import LedPartition
 from barnabas.records.builder import BatchBuilder
 
@@ -32,6 +32,7 @@ _WRITTEN_TOGETHER: Final = 2
 _PAUSE_SECONDS: Final = 0.01
 """Between such turns, while there is more to write."""
 _WAITING_MAX: Final = 1000
+_READ_BYTES: Final = 1 << 20
 
 
 class HistoryLog:
@@ -103,7 +104,7 @@ class HistoryLog:
 
     async def _load(self, partition: LedPartition) -> None:
         try:
-            await read_records(partition, READ_BYTES_MAX, self._take)
+            await read_records(partition, _READ_BYTES, self._take)
         except (CorruptBatch, DiskFailed) as error:
             logger.error("the story of the groups cannot be read, and begins anew: %s", error)
         self._is_loaded = True

@@ -52,13 +52,15 @@ def join_error(request: JoinRequest, session_timeout_min_ms: int, session_timeou
         request.protocol_type,
         *(name for name, _ in request.protocols),
     )
-    # A member id is the client's or instance's id, a dash and a UUID.
-    if any(len(text) > _TEXT_LENGTH_MAX or len(text.encode()) > _TEXT_LENGTH_MAX for text in texts):
+    if sum(map(len, texts)) > _SURELY_SHORT and any(len(text.encode()) > _TEXT_LENGTH_MAX for text in texts):
         return ErrorCode.INVALID_REQUEST
     return None
 
 
 _TEXT_LENGTH_MAX = TEXT_BYTES_MAX - 64
+"""A member id is the client's or instance's id, a dash and a UUID."""
+_SURELY_SHORT = _TEXT_LENGTH_MAX // 4
+"""Characters that are not too many bytes, whatever they are."""
 
 
 def join(group: Group, request: JoinRequest, token: Token, new_uuid_text: NewUuidText, step: Step) -> None:

@@ -6,6 +6,8 @@ A rebalance begins with `prepare` (every member must join again) and its join ph
 members have joined or their time is over. Dynamic members that did not join are removed then; static ones stay, because
 they may return under their instance id. The first rebalance of an empty group waits
 `group.initial.rebalance.delay.ms`, and as long again whenever somebody joined meanwhile, up to the rebalance timeout.
+Without a delay it waits a moment for those that were just given an id and are about to join with it: of members that
+start together the fastest would otherwise be a generation of their own, and all would have to join again.
 
 Session timers are lazy: a heartbeat only notes the time. The timer looks at it when it fires and sets itself anew, so
 it is set here only when it must fire earlier than it would.
@@ -41,6 +43,9 @@ from barnabas.wire.errors import ErrorCode
 
 NEW_MEMBER_TIMEOUT_MS: Final = 300_000
 """How long a new member may wait in its first join: longer than a session, because it sends no heartbeats yet."""
+
+RETURN_MS: Final = 200
+"""How long a first rebalance without a delay waits for the owners of new ids, who mostly come back at once."""
 
 _DEPARTURES: Final = (Reason.MEMBER_LEFT, Reason.HEARTBEAT_MISSED, Reason.SYNC_MISSED)
 
@@ -229,6 +234,10 @@ def complete_join_if_due(group: Group, step: Step) -> None:
 def initial_delay_over(group: Group, step: Step) -> None:
     """The delay of a first rebalance is over; it is extended while new members come."""
     remaining_ms = group.initial_remaining_ms
+    if group.pending and not step.settings.initial_rebalance_delay_ms:
+        group.is_initial_rebalance = False  # so that the last of them ends the join phase
+        step.set_timer(group.timer(TimerKind.JOIN), min(remaining_ms, RETURN_MS))
+        return
     if not group.has_new_member or not remaining_ms:
         complete_join(group, step)
         return

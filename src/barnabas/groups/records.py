@@ -19,8 +19,7 @@ Bytes that are no such record raise `CorruptGroupRecord`; a broker wrote them, s
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from struct import Struct, unpack
-from struct import error as StructError  # noqa: N812 - it is a class
+from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -34,9 +33,8 @@ from barnabas.wire.primitives import (
     UNREADABLE,
     UUID_BYTES,
     nullable_string,
-    read_compact_length,
+    read_bytes,
     read_count,
-    read_length,
     read_nullable_string,
     read_string,
     read_tagged_fields,
@@ -75,6 +73,7 @@ _PLAIN_SHAPE: Final = (
 )
 """The bytes that do not vary in what is packed by `_PLAIN_OFFSET_WITH_TOPIC_ID`, and where they are."""
 _NAMES_CACHE_ENTRIES: Final = 4096
+_LAYOUTS_REMEMBERED: Final = 64
 
 
 class CorruptGroupRecord(BarnabasError):  # noqa: N818 - a fact about bytes, named as one
@@ -237,17 +236,42 @@ def decode_record(key: bytes, value: bytes | None) -> DurableChange | None:
     return None
 
 
-def is_offset_key(key: bytes) -> bool:
-    """Whether it begins as the key of an offset, of the type that is written now."""
-    return key.startswith(_OFFSET_KEY_START)
+def is_offset_prefix(prefix: bytes) -> bool:
+    """Whether what `split_offset_keys` gave belongs to an offset's key, of the type that is written now."""
+    return prefix.startswith(_OFFSET_KEY_START)
 
 
-def split_offset_keys(keys: Sequence[bytes]) -> tuple[list[bytes], tuple[int, ...]]:
-    """All up to the partition's number, and that number, of each key. For other keys than offsets' it means nothing."""
-    try:
-        return [key[:-4] for key in keys], unpack(f">{len(keys)}i", b"".join([key[-4:] for key in keys]))
-    except StructError as error:
-        raise CorruptGroupRecord("a key of __consumer_offsets has fewer than four bytes") from error
+def split_offset_keys(keys: Sequence[bytes]) -> tuple[Sequence[bytes], Sequence[int]]:
+    """All up to the partition's number, and that number, of each key. For other keys than offsets' it means nothing.
+
+    All are taken apart together: millions of them are read before a broker's groups are there.
+    """
+    lengths = list(map(len, keys))
+    if min(lengths, default=INT32.size) < INT32.size:
+        raise CorruptGroupRecord("a key of __consumer_offsets has fewer than four bytes")
+    if lengths.count(lengths[0]) == len(lengths):
+        layout = _layout_of(lengths[0], len(lengths))
+    else:
+        layout = Struct(">" + "".join(map(_KEY_FORMATS.__getitem__, lengths)))
+    parts = layout.unpack(b"".join(keys))
+    return parts[::2], parts[1::2]
+
+
+class _KeyFormats(dict[int, str]):
+    """How `struct` calls the key of an offset, by its length."""
+
+    def __missing__(self, length: int) -> str:
+        known = self[length] = f"{length - INT32.size}si"
+        return known
+
+
+_KEY_FORMATS: Final = _KeyFormats()
+"""No more than there are lengths."""
+
+
+@lru_cache(maxsize=_LAYOUTS_REMEMBERED)
+def _layout_of(length: int, count: int) -> Struct:
+    return Struct(">" + _KEY_FORMATS[length] * count)
 
 
 def names_in(prefix: bytes) -> tuple[str, str]:
@@ -366,8 +390,8 @@ def _decode_member(value: bytes, position: int, version: int) -> tuple[MemberMet
     (session_timeout_ms,) = INT32.unpack_from(value, position)
     if rebalance_timeout_ms == -1:  # before version 1 there was only one timeout
         rebalance_timeout_ms = session_timeout_ms
-    subscription, position = _read_bytes(value, position + 4, is_flexible)
-    assignment, position = _read_bytes(value, position, is_flexible)
+    subscription, position = read_bytes(value, position + 4, is_flexible)
+    assignment, position = read_bytes(value, position, is_flexible)
     if is_flexible:
         position = skip_tagged_fields(value, position)
     return (
@@ -383,10 +407,3 @@ def _decode_member(value: bytes, position: int, version: int) -> tuple[MemberMet
         ),
         position,
     )
-
-
-def _read_bytes(value: bytes, position: int, is_flexible: bool) -> tuple[bytes, int]:
-    length, position = (read_compact_length if is_flexible else read_length)(value, position)
-    if length < 0:
-        raise ValueError("null where there must be bytes")
-    return value[position : position + length], position + length

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from barnabas.groups.logged import LoggedGroups
-from barnabas.groups.records import check_offsets, encode_offset_key, is_offset_key, names_in, split_offset_keys
+from barnabas.groups.records import check_offsets, encode_offset_key, is_offset_prefix, names_in, split_offset_keys
+from barnabas.wire.primitives import INT32
 
 _OFFSETS_CHECKED_TOGETHER: Final = 1000
 _OFFSETS_LIKE_ONE_RECORD: Final = 16
@@ -32,13 +33,15 @@ class Replay:
 
     def add_all(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         """Takes these records, in the log's order."""
+        if not keys:
+            return
         prefixes, numbers = split_offset_keys(keys)
         last_prefix = None
         partitions: dict[int, bytes | None] = {}
-        for key, prefix, number, value in zip(keys, prefixes, numbers, values, strict=True):
+        for prefix, number, value in zip(prefixes, numbers, values, strict=True):
             if prefix != last_prefix:
-                if not is_offset_key(key):
-                    self._others[key] = value
+                if not is_offset_prefix(prefix):
+                    self._others[prefix + INT32.pack(number)] = value
                     continue
                 last_prefix = prefix
                 partitions = self._offsets.setdefault(prefix, {})
@@ -61,9 +64,10 @@ class Replay:
             yield 1 if value is None else 1 + len(value) // _BYTES_LIKE_ONE_RECORD
         for prefix, partitions in self._offsets.items():
             group_id, topic = names_in(prefix)
-            for partition in [partition for partition, value in partitions.items() if value is None]:
-                del partitions[partition]
-                state.replay(encode_offset_key(group_id, topic, partition), None)
+            if None in partitions.values():
+                for partition in [partition for partition, value in partitions.items() if value is None]:
+                    del partitions[partition]
+                    state.replay(encode_offset_key(group_id, topic, partition), None)
             present: dict[int, bytes] = partitions  # type: ignore[assignment] # the others are gone
             values = list(present.values())
             for start in range(0, len(values), _OFFSETS_CHECKED_TOGETHER):

@@ -216,7 +216,14 @@ class GroupShard:
                 continue
             if timer is None:
                 timer = self._timers[key] = Timer(lambda key=key: self._timer_fired(key))  # type: ignore[misc]
-            self._world.timers.start(timer, change.delay_ms)
+            if change.delay_ms:
+                self._world.timers.start(timer, change.delay_ms)
+            else:  # for the wheel, now is the end of its tick
+                self._world.loop.call_soon(self._fire_at_once, key, timer)
+
+    def _fire_at_once(self, key: TimerKey, timer: Timer) -> None:
+        if self._timers.get(key) is timer:  # nobody has cancelled it
+            self._timer_fired(key)
 
     def _timer_fired(self, key: TimerKey) -> None:
         if self.status is ShardStatus.LOADING:  # nothing may be written yet

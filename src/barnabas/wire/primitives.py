@@ -97,6 +97,17 @@ def read_string(data: Buffer, position: int, is_compact: bool) -> tuple[str, int
     return text, position
 
 
+def read_bytes(data: Buffer, position: int, is_compact: bool) -> tuple[bytes, int]:
+    """Bytes that must not be null."""
+    length, position = (read_compact_length if is_compact else read_length)(data, position)
+    if length < 0:
+        raise ValueError("null where there must be bytes")
+    end = position + length
+    if end > len(data):
+        raise ValueError(f"{length} bytes, of which {len(data) - position} came")
+    return bytes(data[position:end]), end
+
+
 def read_count(data: Buffer, position: int, is_compact: bool) -> tuple[int, int]:
     """The count of an array that must not be null."""
     if not is_compact:

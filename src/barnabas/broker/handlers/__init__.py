@@ -48,7 +48,6 @@ def make_handlers(services: Services) -> dict[int, Handler]:
         ApiKey.LEAVE_GROUP: LeaveGroupHandler(services),
         ApiKey.DESCRIBE_GROUPS: DescribeGroupsHandler(services),
         ApiKey.LIST_GROUPS: ListGroupsHandler(services),
-        ApiKey.API_VERSIONS: ApiVersionsHandler(services),
         ApiKey.CREATE_TOPICS: CreateTopicsHandler(services),
         ApiKey.DELETE_TOPICS: DeleteTopicsHandler(services),
         ApiKey.DELETE_RECORDS: DeleteRecordsHandler(services),
@@ -69,8 +68,9 @@ def make_handlers(services: Services) -> dict[int, Handler]:
 
 
 def make_direct_handlers(services: Services) -> dict[int, DirectHandler]:
-    """Those of the group coordinator that are many, which answer by themselves: at once, or when it is time."""
+    """Those that are many, or come first, which answer by themselves: at once, or when it is time."""
     return {
+        ApiKey.API_VERSIONS: ApiVersionsHandler(services),
         ApiKey.JOIN_GROUP: JoinGroupHandler(services),
         ApiKey.SYNC_GROUP: SyncGroupHandler(services),
         ApiKey.HEARTBEAT: HeartbeatHandler(services),

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from barnabas.base.uuid import ZERO_UUID
@@ -14,6 +14,8 @@ from barnabas.groups.shard import Token
 from barnabas.groups.state import GroupShardState
 from barnabas.metadata.image import ClusterImage, Topic
 from barnabas.wire.errors import ErrorCode, KafkaError
+
+_NOTHING: Final = memoryview(b"")
 
 GroupCall: TypeAlias = Callable[[GroupShardState, Token, int], Effects]
 """A call on the state with its token and the time."""
@@ -39,10 +41,11 @@ async def ask_group(services: Services, group_id: str, call: GroupCall) -> Any:
 def ask_group_in_turn(
     services: Services, request: Request, group_id: str, call: GroupCall, respond: Callable[[Any], None]
 ) -> None:
-    """The same for requests that come in storms. `respond` gets the answer, or an `ErrorCode`, in a turn of its own:
-    a whole group is answered at once.
+    """The same for requests that come in storms; this one has been decoded. `respond` gets the answer, or an
+    `ErrorCode`, in a turn of its own: a whole group is answered at once.
     """
     turns = services.groups.turns
+    request.body = _NOTHING  # a member may wait long, and the buffer that it arrived in must not wait, too
 
     def answer(result: object) -> None:
         turns.call(lambda: respond(result))
@@ -69,8 +72,3 @@ def find_topic(image: ClusterImage, name: str | None, topic_id: UUID | None) -> 
     if topic_id is not None and topic_id != ZERO_UUID:
         return image.topics_by_id.get(topic_id)
     return image.topics.get(name or "")
-
-
-def milliseconds(duration: Any) -> int:
-    """kio's durations as a number."""
-    return int(duration.total_seconds() * 1000)

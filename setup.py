@@ -26,6 +26,7 @@ def compiled(name: str) -> Extension:
 modules = [
     compiled("barnabas.records._kernel"),
     compiled("barnabas.wire._sole_commit"),
+    compiled("barnabas.wire._sole_fetch"),
     compiled("barnabas.wire._sole_produce"),
 ]
 extensions = cythonize(modules, language_level=3)

@@ -1,22 +1,30 @@
 """A fetch that waits at the end of a log gets what is written next: from memory when that is little, or the file."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
 
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.records.batch import split_batches
+from barnabas.replication.partition import Partition
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import ErrorCode
 from barnabas.wire.fetch_request import (
+    FLEXIBLE_FROM,
+    LEADER_EPOCH_FROM,
+    SESSION_FROM,
     TOPIC_ID_FROM,
     FetchPartition,
     FetchRequest,
     FetchTopic,
     encode_fetch_request,
 )
-from barnabas.wire.fetch_response import FetchPartitionReply, decode_fetch_response
+from barnabas.wire.fetch_response import FetchPartitionReply, FetchResponse, decode_fetch_response
 from barnabas.wire.framing import parse_response_header, request_start
 from barnabas.wire.primitives import INT32
 from barnabas.wire.produce_request import (
@@ -32,6 +40,7 @@ from tests.support.network import run
 TOPIC = "orders"
 PRODUCE_VERSION = 9
 FETCH_VERSIONS = (4, 11, 12, 13, 17)
+SESSION_VERSIONS = [version for version in FETCH_VERSIONS if version >= SESSION_FROM]
 LONG_MS = 60_000
 
 
@@ -40,26 +49,22 @@ class Peer:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, key: ApiKey, version: int) -> None:
         self._reader, self._writer = reader, writer
-        self._key, self._version = key, version
+        self._key, self.version = key, version
 
     def send(self, *bodies: bytes) -> None:
         """All of them at once."""
-        frames = [request_start(self._key, self._version, 1, "test", len(body)) + body for body in bodies]
+        frames = [request_start(self._key, self.version, 1, "test", len(body)) + body for body in bodies]
         self._writer.write(b"".join(frames))
 
     async def receive(self) -> memoryview:
         """The body of the next answer."""
         (length,) = INT32.unpack(await self._reader.readexactly(INT32.size))
         reply = memoryview(await self._reader.readexactly(length))
-        return reply[parse_response_header(self._key, self._version, reply).body_position :]
+        return reply[parse_response_header(self._key, self.version, reply).body_position :]
 
     async def close(self) -> None:
         self._writer.close()
         await self._writer.wait_closed()
-
-
-async def connect(broker: ServedBroker, key: ApiKey, version: int) -> Peer:
-    return Peer(*await asyncio.open_connection(*broker.broker.bootstrap.split(":")), key, version)
 
 
 def _produce(batch: bytes) -> bytes:
@@ -67,16 +72,57 @@ def _produce(batch: bytes) -> bytes:
     return b"".join(encode_produce_request(PRODUCE_VERSION, request))
 
 
-def _fetch(topic_id: UUID, version: int, isolation_level: int, wait_ms: int) -> bytes:
-    has_id = version >= TOPIC_ID_FROM
-    partition = FetchPartition(0, -1, 1, -1, -1, 1 << 20)
-    wanted = FetchTopic("" if has_id else TOPIC, topic_id if has_id else ZERO_UUID, [partition])
-    return encode_fetch_request(version, FetchRequest(wait_ms, 1, 1 << 20, isolation_level, topics=[wanted]))
+class Reader(Peer):
+    """Fetches partition 0 of the topic."""
+
+    topic_id: UUID
+
+    def ask(self, offset: int, *, wait_ms: int = LONG_MS, leader_epoch: int = -1, **request: Any) -> None:
+        has_id = self.version >= TOPIC_ID_FROM
+        wanted = FetchPartition(0, leader_epoch, offset, -1, -1, 1 << 20)
+        topic = FetchTopic("" if has_id else TOPIC, self.topic_id if has_id else ZERO_UUID, [wanted])
+        self.send(encode_fetch_request(self.version, FetchRequest(wait_ms, 1, 1 << 20, topics=[topic], **request)))
+
+    async def answer(self) -> FetchResponse:
+        return decode_fetch_response(self.version, await self.receive())
+
+    async def partition(self) -> FetchPartitionReply:
+        ((partition,),) = [topic.partitions for topic in (await self.answer()).topics]
+        return partition
 
 
-def _answered(version: int, body: memoryview) -> FetchPartitionReply:
-    ((partition,),) = [topic.partitions for topic in decode_fetch_response(version, body).topics]
-    return partition
+class Scene(NamedTuple):
+    """A topic with one record, somebody who can write to it, and somebody who reads."""
+
+    broker: ServedBroker
+    partition: Partition
+    producer: Peer
+    reader: Reader
+
+    async def append(self, *sizes: int) -> None:
+        """Batches of so many records, all in one go."""
+        self.producer.send(*(_produce(build_batch(size)) for size in sizes))
+        for _ in sizes:
+            await self.producer.receive()
+
+    async def until_waiting(self) -> None:
+        while not self.partition.watchers:  # noqa: ASYNC110 - nobody else wants to know when a fetch waits
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def scene_of(directory: Path, version: int) -> AsyncIterator[Scene]:
+    async with served_broker(directory) as broker:
+        await broker.create(TOPIC)
+        host, port = broker.broker.bootstrap.split(":")
+        producer = Peer(*await asyncio.open_connection(host, port), ApiKey.PRODUCE, PRODUCE_VERSION)
+        reader = Reader(*await asyncio.open_connection(host, port), ApiKey.FETCH, version)
+        scene = Scene(broker, broker.partition(TOPIC), producer, reader)
+        reader.topic_id = scene.partition.topic_id
+        await scene.append(1)
+        yield scene
+        await reader.close()
+        await producer.close()
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
@@ -86,29 +132,137 @@ def test_waiting_fetch_is_answered_with_the_bytes_of_the_log(
     tmp_path: Path, version: int, isolation_level: int, sizes: list[int]
 ) -> None:
     async def scenario() -> None:
-        async with served_broker(tmp_path) as broker:
-            await broker.create(TOPIC)
-            partition = broker.partition(TOPIC)
-            producer = await connect(broker, ApiKey.PRODUCE, PRODUCE_VERSION)
-            consumer = await connect(broker, ApiKey.FETCH, version)
-            producer.send(_produce(build_batch(1)))
-            await producer.receive()
-            consumer.send(_fetch(partition.topic_id, version, isolation_level, LONG_MS))
-            while not partition.watchers:  # noqa: ASYNC110 - nobody else wants to know when a fetch waits
-                await asyncio.sleep(0)
-            producer.send(*(_produce(build_batch(size)) for size in sizes))
-            news = _answered(version, await consumer.receive())
-            for _ in sizes:
-                await producer.receive()
-            consumer.send(_fetch(partition.topic_id, version, isolation_level, 0))
-            again = _answered(version, await consumer.receive())
+        async with scene_of(tmp_path, version) as scene:
+            scene.reader.ask(1, isolation_level=isolation_level)
+            await scene.until_waiting()
+            await scene.append(*sizes)
+            news = await scene.reader.partition()
+            scene.reader.ask(1, isolation_level=isolation_level, wait_ms=0)
+            again = await scene.reader.partition()
             assert news.error_code == again.error_code == 0
             assert news.aborted_transactions == again.aborted_transactions
             assert news.records
             assert bytes(again.records or b"").startswith(bytes(news.records))
             first, _ = next(iter(split_batches(news.records)))
             assert (first.base_offset, first.count) == (1, sizes[0])
-            await consumer.close()
-            await producer.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_fetch_whose_time_is_over_is_answered_without_records(tmp_path: Path, version: int) -> None:
+    async def scenario() -> None:
+        async with scene_of(tmp_path, version) as scene:
+            scene.reader.ask(1, wait_ms=1)
+            answer = await scene.reader.partition()
+            assert (answer.error_code, answer.high_watermark, bytes(answer.records or b"")) == (0, 1, b"")
+            assert not scene.partition.watchers
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("version", SESSION_VERSIONS)
+def test_session_of_one_partition_is_told_only_what_is_new(tmp_path: Path, version: int) -> None:
+    async def scenario() -> None:
+        async with scene_of(tmp_path, version) as scene:
+            scene.reader.ask(1, wait_ms=0, session_epoch=0)
+            session_id = (await scene.reader.answer()).session_id
+            assert session_id
+            scene.reader.ask(1, wait_ms=1, session_id=session_id, session_epoch=1)
+            nothing = await scene.reader.answer()
+            assert (nothing.error_code, nothing.session_id, list(nothing.topics)) == (0, session_id, [])
+            scene.reader.ask(1, session_id=session_id, session_epoch=2)
+            await scene.until_waiting()
+            await scene.append(2)
+            news = await scene.reader.partition()
+            assert (news.error_code, news.high_watermark) == (0, 3)
+            assert news.records
+            scene.partition.delete_records_before(2)
+            scene.reader.ask(3, wait_ms=0, session_id=session_id, session_epoch=3)
+            assert (await scene.reader.partition()).log_start_offset == 2
+            scene.reader.ask(3, wait_ms=0, session_id=session_id, session_epoch=3)
+            assert (await scene.reader.answer()).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("version", SESSION_VERSIONS)
+def test_session_that_is_not_known_is_refused(tmp_path: Path, version: int) -> None:
+    async def scenario() -> None:
+        async with scene_of(tmp_path, version) as scene:
+            scene.reader.ask(0, session_id=7, session_epoch=1)
+            assert (await scene.reader.answer()).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@pytest.mark.parametrize("offset", [-1, 2])
+def test_offset_outside_of_the_log_is_refused_at_once(tmp_path: Path, version: int, offset: int) -> None:
+    async def scenario() -> None:
+        async with scene_of(tmp_path, version) as scene:
+            scene.reader.ask(offset)
+            assert (await scene.reader.partition()).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("version", [version for version in FETCH_VERSIONS if version >= LEADER_EPOCH_FROM])
+def test_other_epoch_is_refused_at_once(tmp_path: Path, version: int) -> None:
+    async def scenario() -> None:
+        async with scene_of(tmp_path, version) as scene:
+            scene.reader.ask(1, leader_epoch=scene.partition.leader_epoch + 1)
+            assert (await scene.reader.partition()).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_fetch_of_records_that_go_while_it_waits_is_refused(tmp_path: Path, version: int) -> None:
+    async def scenario() -> None:
+        async with scene_of(tmp_path, version) as scene:
+            scene.reader.ask(1)
+            await scene.until_waiting()
+            scene.partition.log.append(build_batch(3), scene.partition.leader_epoch)
+            scene.partition.log.write()
+            scene.partition.log.high_watermark = 3
+            scene.partition.delete_records_before(2)
+            scene.partition.commit(scene.partition.log.end_offset)
+            assert (await scene.reader.partition()).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("version", SESSION_VERSIONS)
+@pytest.mark.parametrize("has_session", [False, True])
+def test_waiting_fetch_of_a_topic_that_is_deleted_is_told_so(tmp_path: Path, version: int, has_session: bool) -> None:
+    async def scenario() -> None:
+        async with scene_of(tmp_path, version) as scene:
+            if has_session:
+                scene.reader.ask(1, wait_ms=0, session_epoch=0)
+                session_id = (await scene.reader.answer()).session_id
+                scene.reader.ask(1, session_id=session_id, session_epoch=1)
+            else:
+                scene.reader.ask(1)
+            await scene.until_waiting()
+            deleted = await scene.broker.ask(ApiKey.DELETE_TOPICS, 5, topic_names=[TOPIC], timeout_ms=1000)
+            assert deleted.responses[0].error_code.value == 0
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= TOPIC_ID_FROM else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert (await scene.reader.partition()).error_code == unknown
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("version", [version for version in FETCH_VERSIONS if version >= FLEXIBLE_FROM])
+def test_fetch_of_one_partition_takes_the_short_way(tmp_path: Path, version: int) -> None:
+    pytest.importorskip("barnabas.wire._sole_fetch", reason="there was no compiler")
+
+    async def scenario() -> None:
+        async with scene_of(tmp_path, version) as scene:
+            scene.broker.broker.dispatcher.direct = {}  # the long way is closed
+            scene.reader.ask(1)
+            await scene.until_waiting()
+            await scene.append(2)
+            assert (await scene.reader.partition()).records
 
     run(scenario())

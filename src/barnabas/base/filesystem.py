@@ -157,11 +157,13 @@ def replace_file(files: FileSystem, path: str, content: bytes) -> None:
 class LocalFile:
     """A file of the operating system."""
 
-    __slots__ = ("_descriptor", "path")
+    __slots__ = ("_descriptor", "_tells_residency", "path")
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
+        self._tells_residency = True
+        """False once it is known that this file system cannot tell; such ones mostly live in memory."""
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
         try:
@@ -256,6 +258,8 @@ class LocalFile:
             raise disk_error("read ahead", self.path, error) from error
 
     def is_resident(self, position: int, length: int) -> bool:
+        if not self._tells_residency:
+            return True
         probe = bytearray(1)
         try:
             for place in (position, position + length - 1):
@@ -263,19 +267,23 @@ class LocalFile:
         except BlockingIOError:
             return False
         except OSError as error:
-            if error.errno == errno.EOPNOTSUPP:  # this file system cannot tell; such ones mostly live in memory
+            if error.errno == errno.EOPNOTSUPP:
+                self._tells_residency = False
                 return True
             raise disk_error("read", self.path, error) from error
         return True
 
     def read_resident(self, length: int, position: int) -> bytes | bytearray | None:
+        if not self._tells_residency:
+            return self.read_at(length, position)
         buffer = bytearray(length)
         try:
             got = os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT)
         except BlockingIOError:
             return None
         except OSError as error:
-            if error.errno == errno.EOPNOTSUPP:  # as for `is_resident`
+            if error.errno == errno.EOPNOTSUPP:
+                self._tells_residency = False
                 return self.read_at(length, position)
             raise disk_error("read", self.path, error) from error
         return buffer if got == length else None

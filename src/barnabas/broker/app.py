@@ -32,6 +32,7 @@ from barnabas.broker.handlers import make_direct_handlers, make_handlers
 from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.handlers.offset_commit import OffsetCommitHandler
 from barnabas.broker.handlers.produce import ProduceHandler
+from barnabas.broker.handlers.sole_fetch import SoleFetchHandler
 from barnabas.broker.internal_topics import InternalTopics
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
@@ -246,10 +247,14 @@ class Broker:
         )
         seconds = measure_requests(self.metrics)
         produce = ProduceHandler(loop, self.replicas, self.tick, seconds.of(APIS[ApiKey.PRODUCE].name))
+        clock = self._parts.clock
+        fetch = FetchHandler(loop, clock, self.replicas, sessions, config.fetch_max_bytes)
+        sole_fetch = SoleFetchHandler(fetch, loop, clock, self.replicas, sessions, seconds.of(APIS[ApiKey.FETCH].name))
         commit = OffsetCommitHandler(self.services, loop, seconds.of(APIS[ApiKey.OFFSET_COMMIT].name))
         # A shortcut knows the frame alone, and an authorizer wants to know who sent it.
         shortcuts: dict[int, Shortcut] = {
             ApiKey.PRODUCE: produce.take_sole,
+            ApiKey.FETCH: sole_fetch.take,
             ApiKey.OFFSET_COMMIT: commit.take_sole,
         }
         return Dispatcher(
@@ -258,7 +263,7 @@ class Broker:
             direct={
                 ApiKey.PRODUCE: produce,
                 ApiKey.OFFSET_COMMIT: commit,
-                ApiKey.FETCH: FetchHandler(loop, self._parts.clock, self.replicas, sessions, config.fetch_max_bytes),
+                ApiKey.FETCH: fetch,
                 **make_direct_handlers(self.services),
             },
             handlers=make_handlers(self.services),

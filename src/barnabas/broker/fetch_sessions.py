@@ -19,7 +19,7 @@ session, so that a small `max_bytes` starves nobody.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
@@ -99,6 +99,11 @@ class FetchPlan:
             self.partitions.move_to_end(key)
 
 
+def plan_without_session(wanted: Iterable[tuple[PartitionKey, Wanted]]) -> FetchPlan:
+    """Everything that a request names is answered, and nothing remembered."""
+    return FetchPlan(OrderedDict((key, SessionPartition(one)) for key, one in wanted), NO_SESSION, is_incremental=False)
+
+
 class FetchSessions:
     """All sessions of a broker, least recently used first."""
 
@@ -128,19 +133,36 @@ class FetchSessions:
         """What to answer; raises `KafkaError` when the request does not fit its session."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(session_id, None)
-            partitions: Partitions = OrderedDict((key, SessionPartition(one)) for key, one in wanted)
-            if epoch == FINAL_EPOCH or not partitions:
-                return FetchPlan(partitions, NO_SESSION, is_incremental=False)
-            return FetchPlan(partitions, self._open(partitions, uses_topic_ids, now_ms), is_incremental=False)
+            plan = plan_without_session(wanted)
+            if epoch == FINAL_EPOCH or not plan.partitions:
+                return plan
+            return replace(plan, session_id=self._open(plan.partitions, uses_topic_ids, now_ms))
         session = self._find(session_id, epoch, uses_topic_ids)
         _change(session, wanted, forgotten)
-        session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
-        session.used_ms = now_ms
-        self._sessions.move_to_end(session_id)
+        self._advance(session, now_ms)
         if not session.partitions:
             del self._sessions[session_id]
             return FetchPlan(OrderedDict(), NO_SESSION, is_incremental=False)
         return FetchPlan(session.partitions, session_id, is_incremental=True)
+
+    def advance_sole(
+        self, session_id: int, epoch: int, key: PartitionKey, wanted: Wanted, uses_topic_ids: bool, now_ms: TimestampMs
+    ) -> FetchSession | None:
+        """The session of an incremental request that names its only partition; None, and no change, if it is not so."""
+        session = self._sessions.get(session_id)
+        if session is None or session.epoch != epoch or session.uses_topic_ids != uses_topic_ids:
+            return None
+        partition = session.partitions.get(key)
+        if partition is None or len(session.partitions) > 1:
+            return None
+        partition.wanted = wanted
+        self._advance(session, now_ms)
+        return session
+
+    def _advance(self, session: FetchSession, now_ms: TimestampMs) -> None:
+        session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
+        session.used_ms = now_ms
+        self._sessions.move_to_end(session.id)
 
     def _find(self, session_id: int, epoch: int, uses_topic_ids: bool) -> FetchSession:
         session = self._sessions.get(session_id)

@@ -182,7 +182,7 @@ class Connection(FrameReceiver):
                 super().buffer_updated(nbytes)
         finally:
             self._is_dispatching = False
-        if self._slots:
+        if self._slots and self._slots[0].is_completed:
             self.flush()
 
     def pause_writing(self) -> None:

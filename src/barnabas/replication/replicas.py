@@ -46,6 +46,8 @@ class Replicas:
         self._applied = asyncio.Condition()
         self.image = ClusterImage()
         """The image that is served."""
+        self._coming = self.image
+        """The one that is being brought about; mostly the same. What goes in it is not served any more."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(tuple(self._partitions.values()))
@@ -59,13 +61,15 @@ class Replicas:
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
             name = topic.name
+            if topic_id not in self._coming.topics_by_id:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"the topic with the id {topic_id} is being deleted")
         partition = self._partitions.get((name, index))
         if partition is None:
             raise self._problem_with(name, index)
         return partition
 
     def _problem_with(self, name: str, index: int) -> KafkaError:
-        known = self.image.partition(name, index)
+        known = self.image.partition(name, index) and self._coming.partition(name, index)
         if known is None:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{index} does not exist")
         if known.leader != self._broker_id:
@@ -122,6 +126,7 @@ class Replicas:
             await self._applied.wait_for(lambda: predicate(self.image))
 
     async def apply(self, image: ClusterImage) -> None:
+        self._coming = image
         changed = [topic for name, topic in image.topics.items() if self.image.topics.get(name) is not topic]
         gone = [
             topic

@@ -305,7 +305,13 @@ class Segment:
         written_offset, written_position = self._last_write
         if offset == written_offset:  # what everybody asks for who waits at the end
             return written_position
-        position = self.offset_index.lookup(offset).position
+        known_offset, position = self.offset_index.lookup(offset)
+        if known_offset == offset - 1 and 0 < position <= self.size - HEADER_BYTES:
+            header = self.header_at(position)  # a reader goes on behind an indexed batch
+            check_header(header, self.size - position)
+            if header.last_offset == known_offset:
+                position += header.size_bytes
+                return position if position < self.size else None
         while position < self.size:
             chunk = self.file.read_at(min(_SEEK_BYTES, self.size - position), position)
             advance, is_found = kernel.seek_offset(chunk, offset)

@@ -3,7 +3,8 @@
 A request that finds less than `min_bytes` waits, up to `max_wait`, until one of its partitions gets records; then it is
 read anew. An error in any partition answers at once. The first batch of the first partition that has one comes whole,
 however small the limits are, so that a reader always gets on; after that the limits of partition and answer hold.
-Sessions (KIP-227) are in `fetch_sessions`; replicas do not fetch yet, and are refused.
+Sessions (KIP-227) are in `fetch_sessions`; replicas do not fetch yet, and are refused. Readers of one partition are
+mostly served by `sole_fetch`, in front of this.
 """
 
 import asyncio
@@ -32,8 +33,8 @@ from barnabas.wire.fetch_response import (
     encode_small_fetch_response,
 )
 
-_READ_COMMITTED: Final = 1
-_ISOLATION_LEVELS: Final = (0, _READ_COMMITTED)
+READ_COMMITTED: Final = 1
+_ISOLATION_LEVELS: Final = (0, READ_COMMITTED)
 _NOTHING: Final = memoryview(b"")
 
 
@@ -78,6 +79,12 @@ class FetchHandler:
             attempt.release()
             request.body = _NOTHING  # so that the buffer it arrived in does not wait, too
             _Waiting(attempt, self._loop).begin(fetch.wait_ms_max / 1000)
+
+    def answer(self, request: Request, fetch: FetchRequest, plan: FetchPlan) -> None:
+        """Answers with what there is now."""
+        attempt = _Attempt(self, request, fetch, plan)
+        attempt.read()
+        attempt.respond()
 
     def _respond(self, request: Request, response: FetchResponse) -> None:
         response.throttle_time_ms = request.throttle_ms
@@ -209,7 +216,7 @@ class _Attempt:
         found = partition.read(
             wanted.fetch_offset,
             max(0, min(wanted.max_bytes, left)),
-            is_committed_only=self._fetch.isolation_level == _READ_COMMITTED,
+            is_committed_only=self._fetch.isolation_level == READ_COMMITTED,
             at_least_one=not self._bytes,
         )
         aborted = None

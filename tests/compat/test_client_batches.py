@@ -10,8 +10,9 @@ from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from barnabas.base.errors import InvalidRecords
 from barnabas.records import reference
-from barnabas.records.batch import HEADER_BYTES, Codec, compute_crc, read_header, split_batches
+from barnabas.records.batch import HEADER_BYTES, Codec, read_header, split_batches
 from barnabas.records.builder import BatchBuilder, Header, Record
+from barnabas.records.checksum import compute_crc
 from barnabas.records.compression import decompress
 from barnabas.records.reader import read_records
 from tests.support.capture import PRODUCER_EPOCH, PRODUCER_ID, CaptureBroker

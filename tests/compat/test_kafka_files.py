@@ -8,8 +8,9 @@ import pytest
 
 from barnabas.base.errors import CorruptBatch
 from barnabas.base.filesystem import LocalFileSystem
-from barnabas.records.batch import BatchHeader, Codec, compute_crc, split_batches
+from barnabas.records.batch import BatchHeader, Codec, split_batches
 from barnabas.records.builder import Record
+from barnabas.records.checksum import compute_crc
 from barnabas.records.control import read_batch_marker
 from barnabas.records.reader import read_records
 from barnabas.storage import checkpoints

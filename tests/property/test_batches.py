@@ -4,8 +4,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import CorruptBatch
-from barnabas.records.batch import Codec, compute_crc, read_header, split_batches
+from barnabas.records.batch import Codec, read_header, split_batches
 from barnabas.records.builder import BatchBuilder, Header, Record
+from barnabas.records.checksum import compute_crc
 from barnabas.records.compression import compress, decompress
 from barnabas.records.reader import read_records
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from barnabas.base.errors import CorruptBatch, InvalidRecords
 from barnabas.records import kernel as chosen
 from barnabas.records import reference
-from barnabas.records.batch import CRC_START, HEADER_BYTES, Codec, compute_crc, read_header
+from barnabas.records.batch import CRC_START, HEADER_BYTES, Codec, read_header
 from barnabas.records.builder import BatchBuilder, Header, Record
+from barnabas.records.checksum import compute_crc
 from barnabas.records.columns import append_run, encode_batches
 from barnabas.records.reader import read_records
 from barnabas.records.results import Columns

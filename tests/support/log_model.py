@@ -8,8 +8,9 @@ left), the comparison says what it allows.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from barnabas.records.batch import LOG_APPEND_TIME, BatchHeader, Codec, assign, read_header, rewrite, split_batches
+from barnabas.records.batch import LOG_APPEND_TIME, BatchHeader, Codec, assign, read_header, split_batches
 from barnabas.records.builder import BatchBuilder
+from barnabas.records.checksum import rewrite
 from barnabas.records.control import EndTransactionMarker, build_marker, read_batch_marker
 from barnabas.records.reader import read_records
 from barnabas.storage.epochs import EpochEntry

@@ -14,8 +14,9 @@ from typing import Any
 from uuid import UUID
 
 from barnabas.base.ids import TopicPartition
-from barnabas.records.batch import assign, compute_crc, read_header
+from barnabas.records.batch import assign, read_header
 from barnabas.records.builder import Record
+from barnabas.records.checksum import compute_crc
 from barnabas.records.reader import read_records
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.errors import ErrorCode

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.records.batch import CRC_START, Codec, compute_crc
+from barnabas.records.batch import CRC_START, Codec
 from barnabas.records.builder import BatchBuilder
+from barnabas.records.checksum import compute_crc
 from barnabas.wire.apis import ApiKey
 from tests.support.kafka import wait_until
 from tests.support.side_by_side import CLOSED, Pair, Side, Values, versions

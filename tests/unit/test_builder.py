@@ -1,13 +1,8 @@
 import pytest
 
-from barnabas.records.batch import (
-    HEADER_BYTES,
-    Codec,
-    check_header,
-    compute_crc,
-    read_header,
-)
+from barnabas.records.batch import HEADER_BYTES, Codec, check_header, read_header
 from barnabas.records.builder import BatchBuilder, Record, encode_varint
+from barnabas.records.checksum import compute_crc
 from barnabas.records.reader import read_records
 
 

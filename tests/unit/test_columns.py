@@ -3,7 +3,8 @@
 import pytest
 
 from barnabas.base.errors import CorruptBatch
-from barnabas.records.batch import Codec, compute_crc, read_header
+from barnabas.records.batch import Codec, read_header
+from barnabas.records.checksum import compute_crc
 from barnabas.records.columns import append_run, decode_run, encode_batches
 from barnabas.records.kernel import ColumnDecoder
 from barnabas.records.reader import read_records

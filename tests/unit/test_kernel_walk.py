@@ -6,8 +6,9 @@ import pytest
 from crc32c import crc32c
 
 from barnabas.base.errors import CorruptBatch, InvalidRecords
-from barnabas.records.batch import HEADER_BYTES, Codec, compute_crc, read_header, rewrite
+from barnabas.records.batch import HEADER_BYTES, Codec, read_header
 from barnabas.records.builder import BatchBuilder
+from barnabas.records.checksum import compute_crc, rewrite
 from barnabas.records.results import REPORTED_INDEXES_MAX, RecordSummary
 from tests.support.kernels import build_batch, each_kernel, encode_record, records_of
 

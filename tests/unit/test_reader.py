@@ -3,8 +3,9 @@
 import pytest
 
 from barnabas.base.errors import CorruptBatch, InvalidRecords
-from barnabas.records.batch import CRC_START, HEADER_BYTES, PREFIX_BYTES, Codec, compute_crc, read_header
+from barnabas.records.batch import CRC_START, HEADER_BYTES, PREFIX_BYTES, Codec, read_header
 from barnabas.records.builder import BatchBuilder, Header, Record, encode_varint
+from barnabas.records.checksum import compute_crc
 from barnabas.records.compression import compress
 from barnabas.records.control import (
     ControlType,

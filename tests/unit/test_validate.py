@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from barnabas.base.errors import CorruptBatch, InvalidRecords
-from barnabas.records.batch import LOG_APPEND_TIME, Codec, compute_crc, read_header, rewrite, with_records
+from barnabas.records.batch import LOG_APPEND_TIME, Codec, read_header
 from barnabas.records.builder import BatchBuilder
+from barnabas.records.checksum import compute_crc, rewrite, with_records
 from barnabas.records.reader import read_records
 from barnabas.storage.producer_state import Origin
 from barnabas.storage.settings import LogConfig

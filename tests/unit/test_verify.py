@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.filesystem import LocalFileSystem
-from barnabas.records.batch import Codec, compute_crc
+from barnabas.records.batch import Codec
 from barnabas.records.builder import BatchBuilder
+from barnabas.records.checksum import compute_crc
 from barnabas.storage.findings import Finding, Findings, Severity
 from barnabas.storage.names import SegmentFileName, parse_segment_file_name
 from barnabas.storage.settings import LogConfig

@@ -14,7 +14,6 @@ import is imported when it runs: nobody should wait for what was not asked for.
 import logging
 import os
 import sys
-import tempfile
 import traceback
 from collections.abc import Iterable, Sequence
 from importlib import import_module
@@ -110,6 +109,8 @@ def _report_bug(kind: type[BaseException], error: BaseException, trace: Tracebac
     """The last resort, called by Python itself: a stack trace goes to a file, not to the user."""
     if issubclass(kind, KeyboardInterrupt):
         return
+    import tempfile  # nobody but a bug needs it
+
     descriptor, path = tempfile.mkstemp(prefix="barnabas-", suffix=".trace", text=True)
     with os.fdopen(descriptor, "w") as file:
         traceback.print_exception(kind, error, trace, file=file)

@@ -10,14 +10,15 @@ from typing import Final
 
 from barnabas.base.ids import NO_EPOCH, NO_PRODUCER, NO_SEQUENCE
 from barnabas.groups.effects import DurableRecord
-from barnabas.records.batch import CRC_START, HEADER_BYTES, MAGIC, PREFIX_BYTES, Codec, compute_crc
+from barnabas.records.batch import CRC_START, HEADER_BYTES, MAGIC, PREFIX_BYTES, Codec
 from barnabas.records.builder import encode_varint
+from barnabas.records.checksum import compute_crc
 from barnabas.records.compression import compress
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 """As `barnabas.records.batch` describes it."""
 _NO_PRODUCER_EPOCH: Final = -1
-_VARINTS: Final = tuple(encode_varint(number) for number in range(8192))
+_VARINTS: Final = tuple(encode_varint(number) for number in range(1024))
 _NULL: Final = encode_varint(-1)
 _NO_HEADERS: Final = b"\0"
 _SAME_MOMENT: Final = b"\0\0"
@@ -25,7 +26,7 @@ _SAME_MOMENT: Final = b"\0\0"
 
 
 def _varint(number: int) -> bytes:
-    return _VARINTS[number] if number < 8192 else encode_varint(number)
+    return _VARINTS[number] if number < 1024 else encode_varint(number)
 
 
 def build_batch(records: Iterable[DurableRecord], timestamp_ms: int, codec: Codec = Codec.NONE) -> bytearray:

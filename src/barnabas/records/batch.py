@@ -26,8 +26,6 @@ from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple, TypeAlias
 
-from crc32c import crc32c
-
 from barnabas.base.errors import CorruptBatch
 from barnabas.base.ids import NO_PRODUCER, NO_SEQUENCE
 
@@ -49,9 +47,6 @@ DELETE_HORIZON = 0x40
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _ASSIGNED = Struct(">qii")
-_CRC = Struct(">I")
-_ATTRIBUTES = Struct(">h")
-_MAX_TIMESTAMP = Struct(">q")
 
 
 _new_tuple = tuple.__new__
@@ -167,29 +162,8 @@ def split_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
         position += header.size_bytes
 
 
-def compute_crc(batch: Buffer) -> int:
-    """The checksum that belongs into the header of this batch."""
-    return crc32c(memoryview(batch)[CRC_START:])
-
-
 def assign(header: BatchHeader, batch: memoryview, base_offset: int, leader_epoch: int) -> BatchHeader:
     """Patches what the log assigns into a batch, in place; the checksum stays valid. Returns the new header."""
     length = header.length
     _ASSIGNED.pack_into(batch, 0, base_offset, length, leader_epoch)
     return _new_tuple(BatchHeader, (base_offset, length, leader_epoch, *header[3:]))
-
-
-def rewrite(batch: memoryview, attributes: int, max_timestamp: int) -> None:
-    """Changes attributes and largest timestamp in place, and renews the checksum that covers them."""
-    _ATTRIBUTES.pack_into(batch, 21, attributes)
-    _MAX_TIMESTAMP.pack_into(batch, 35, max_timestamp)
-    _CRC.pack_into(batch, 17, compute_crc(batch))
-
-
-def with_records(header: BatchHeader, records: Buffer) -> bytearray:
-    """A new batch with this header's fields and these (possibly compressed) records; length and checksum are set."""
-    batch = bytearray(HEADER_BYTES + len(records))
-    batch[HEADER_BYTES:] = records
-    batch[:HEADER_BYTES] = header._replace(length=len(batch) - PREFIX_BYTES).pack()
-    _CRC.pack_into(batch, 17, compute_crc(batch))
-    return batch

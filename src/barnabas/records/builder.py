@@ -32,8 +32,8 @@ from barnabas.records.batch import (
     BatchHeader,
     Buffer,
     Codec,
-    compute_crc,
 )
+from barnabas.records.checksum import compute_crc
 from barnabas.records.compression import compress
 
 NO_PRODUCER_EPOCH = -1

@@ -17,8 +17,8 @@ from barnabas.records.batch import (
     Codec,
     advance_sequence,
     read_header,
-    with_records,
 )
+from barnabas.records.checksum import with_records
 from barnabas.records.compression import compress, decompress
 from barnabas.records.kernel import ColumnDecoder, Columns, encode_records
 

@@ -34,8 +34,8 @@ from barnabas.records.batch import (
     Buffer,
     Codec,
     read_header,
-    with_records,
 )
+from barnabas.records.checksum import with_records
 from barnabas.records.compression import compress, decompress
 from barnabas.records.control import EndTransactionMarker, read_batch_marker
 from barnabas.records.kernel import FilteredRecords, KeyOffsets

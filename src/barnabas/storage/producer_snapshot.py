@@ -25,11 +25,10 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
-
 from barnabas.base.errors import BarnabasError
 from barnabas.base.filesystem import FileSystem, read_file, replace_file
 from barnabas.base.ids import NO_SEQUENCE
+from barnabas.records import kernel
 from barnabas.storage.producer_state import ProducedBatch, ProducerState
 
 VERSION: Final = 1
@@ -49,7 +48,7 @@ def encode_snapshot(states: Iterable[ProducerState]) -> bytes:
     entries = [_encode_entry(state) for state in states]
     content = bytearray(_HEADER.pack(VERSION, 0, len(entries)))
     content += b"".join(entries)
-    _HEADER.pack_into(content, 0, VERSION, crc32c(memoryview(content)[_CRC_END:]), len(entries))
+    _HEADER.pack_into(content, 0, VERSION, kernel.crc32c(memoryview(content)[_CRC_END:]), len(entries))
     return bytes(content)
 
 
@@ -60,7 +59,7 @@ def decode_snapshot(content: bytes) -> list[ProducerState]:
     version, crc, count = _HEADER.unpack_from(content)
     if version != VERSION:
         raise CorruptSnapshot(f"version {version}, not {VERSION}")
-    computed = crc32c(memoryview(content)[_CRC_END:])
+    computed = kernel.crc32c(memoryview(content)[_CRC_END:])
     if computed != crc:
         raise CorruptSnapshot(f"CRC {crc:#010x} in the header, but {computed:#010x} computed")
     if count < 0 or len(content) != _HEADER.size + count * _ENTRY.size:

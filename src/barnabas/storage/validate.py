@@ -12,17 +12,8 @@ from typing import Final, NamedTuple
 
 from barnabas.base.ids import NO_TIMESTAMP, TimestampMs
 from barnabas.records import kernel
-from barnabas.records.batch import (
-    CODEC_MASK,
-    CONTROL,
-    HEADER_BYTES,
-    LOG_APPEND_TIME,
-    BatchHeader,
-    Codec,
-    read_header,
-    rewrite,
-    with_records,
-)
+from barnabas.records.batch import CODEC_MASK, CONTROL, HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, Codec, read_header
+from barnabas.records.checksum import rewrite, with_records
 from barnabas.records.compression import compress, decompress, decompress_chunks
 from barnabas.records.results import RecordSummary
 from barnabas.storage.producer_state import Origin

@@ -139,11 +139,15 @@ class Cluster:
                 self._refreshed_at[name] = now
             return self.view
 
-    async def topic(self, name: str, *, may_create: bool = False) -> TopicMetadata:
-        """UnknownTopic when the cluster has none of this name."""
+    async def topic(self, name: str, *, partition: int = 0, may_create: bool = False) -> TopicMetadata:
+        """UnknownTopic when the cluster has none of this name.
+
+        Asks again when `partition` is beyond those that are known: it may have been added since.
+        """
         known = self.view.topics.get(name)
         age_seconds = self.clock.monotonic() - self._refreshed_at.get(name, float("-inf"))
-        if known is not None and age_seconds < self.options.metadata_age_seconds_max:
+        is_recent = age_seconds < self.options.metadata_age_seconds_max
+        if known is not None and is_recent and (partition == 0 or partition < len(known.partitions)):
             return known
         return (await self.refresh([name], may_create=may_create)).topic(name)
 
@@ -159,7 +163,7 @@ class Cluster:
         """The partitions of each leader. Asks for topics that are not known yet."""
         led: dict[int, list[TopicPartition]] = {}
         for partition in partitions:
-            await self.topic(partition.topic)
+            await self.topic(partition.topic, partition=partition.partition)
             led.setdefault(self.view.leader(partition).leader_id, []).append(partition)
         return led
 

@@ -108,6 +108,8 @@ class Producer:
         if self._is_closed or self._sending.done():
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the producer is closed")
         metadata = self._cluster.view.topics.get(topic) or await self._find_topic(topic)
+        if partition is not None and partition >= len(metadata.partitions):
+            metadata = await self._cluster.topic(topic, partition=partition)
         record_bytes = record_bytes_max(key, value, headers)
         if self._accumulator.size_bytes + record_bytes > self._options.buffer_bytes_max:
             await self._wait_for_room(record_bytes)
@@ -152,10 +154,11 @@ class Producer:
         size_bytes = columns_bytes(columns)
         if self._accumulator.size_bytes + size_bytes > self._options.buffer_bytes_max:
             await self._wait_for_room(size_bytes)
+        partitioned = await self._partitioned(metadata, columns, partitions, row_numbers, size_bytes)
         now = self._loop.time()
         for index, rows in rows_by_partition(
             columns,
-            self._partitioned(metadata, columns, partitions, row_numbers, size_bytes),
+            partitioned,
             row_numbers,
             min(self._options.batch_bytes_max, self._options.record_bytes_max),
         ):
@@ -170,7 +173,7 @@ class Producer:
             self._accumulator.append_rows(partition, rows, now)
         self._sender.wake()
 
-    def _partitioned(
+    async def _partitioned(
         self,
         metadata: TopicMetadata,
         columns: Columns,
@@ -178,22 +181,30 @@ class Producer:
         row_numbers: Sequence[int],
         size_bytes: int,
     ) -> PartitionedRows:
+        while True:
+            try:
+                return self._dealt(metadata, columns, partitions, size_bytes)
+            except NoSuchPartition as error:
+                metadata = await self._cluster.topic(metadata.name, partition=error.partition)
+                count = len(metadata.partitions)
+                if not 0 <= error.partition < count:
+                    raise UnknownTopic(
+                        f"row {row_numbers[error.row]}: topic '{metadata.name}' has partitions 0 to {count - 1},"
+                        f" not {error.partition}"
+                    ) from error
+
+    def _dealt(
+        self, metadata: TopicMetadata, columns: Columns, partitions: Buffer | None, size_bytes: int
+    ) -> PartitionedRows:
         available = self._available(metadata)
         turn = self._keyless_turns.get(metadata.name)
         if turn is None:
             turn = self._cluster.source.randrange(len(available))
         start = turn % len(available)
         run_rows = max(1, self._options.batch_bytes_max * columns.count // max(size_bytes, 1))
-        try:
-            partitioned = partition_rows(
-                columns, len(metadata.partitions), partitions, available[start:] + available[:start], run_rows
-            )
-        except NoSuchPartition as error:
-            count = len(metadata.partitions)
-            raise UnknownTopic(
-                f"row {row_numbers[error.row]}: topic '{metadata.name}' has partitions 0 to {count - 1},"
-                f" not {error.partition}"
-            ) from error
+        partitioned = partition_rows(
+            columns, len(metadata.partitions), partitions, available[start:] + available[:start], run_rows
+        )
         self._keyless_turns[metadata.name] = turn + -(-partitioned.dealt_rows // run_rows)
         return partitioned
 

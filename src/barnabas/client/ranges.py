@@ -123,7 +123,7 @@ class RangeReader:
         )
 
     async def _fetch(self) -> FetchedRun | None:
-        topic = await self._cluster.topic(self.partition.topic)
+        topic = await self._cluster.topic(self.partition.topic, partition=self.partition.partition)
         leader = self._cluster.view.leader(self.partition)
         connection = await self._cluster.connection(leader.leader_id, _LANE)
         wanted_bytes = int((self.end - self.position) * self._offset_bytes * _SAFETY_FACTOR)

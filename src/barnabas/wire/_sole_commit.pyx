@@ -12,7 +12,6 @@ cdef enum:
     VERSION_MIN = 8
     TOPIC_ID_FROM = 10
     VERSION_MAX = 10
-    ONE_BYTE_LENGTH_MAX = 0x7F
     PARTITION_BYTES = 18
     PARTITION_REPLY_BYTES = 7
     REPLY_AROUND_BYTES = 300
@@ -25,8 +24,7 @@ cdef struct text:
 
 
 cdef struct sole:
-    int32_t version
-    int32_t correlation_id
+    frame_header header
     text group_id
     int32_t generation
     text member_id
@@ -60,17 +58,8 @@ cdef bint read_partitions(const uint8_t *data, int64_t size, sole *found) noexce
 
 
 cdef bint read_frame(const uint8_t *data, int64_t size, sole *found) noexcept nogil:
-    cdef int64_t position
-    if size < HEADER_START_BYTES or int16_at(data) != API_KEY:
-        return False
-    found.version = int16_at(data + 2)
-    if found.version < VERSION_MIN or found.version > VERSION_MAX:
-        return False
-    found.correlation_id = int32_at(data + 4)
-    position = HEADER_START_BYTES + max(int16_at(data + 8), 0)
-    if position >= size or data[position]:
-        return False
-    position = read_text(data, size, position + 1, &found.group_id)
+    cdef int64_t position = read_flexible_header(data, size, API_KEY, VERSION_MIN, VERSION_MAX, &found.header)
+    position = read_text(data, size, position, &found.group_id)
     if position < 0 or size - position < 4:
         return False
     found.generation = int32_at(data + position)
@@ -86,7 +75,7 @@ cdef bint read_frame(const uint8_t *data, int64_t size, sole *found) noexcept no
     if position < 0 or position >= size or data[position] != 2:  # one topic
         return False
     position += 1
-    if found.version >= TOPIC_ID_FROM:
+    if found.header.version >= TOPIC_ID_FROM:
         found.topic.start = position
         found.topic.length = UUID_BYTES
         position += UUID_BYTES
@@ -115,7 +104,7 @@ def read_sole_commit(frame):
         data = <const uint8_t *>view.buf
         if not read_frame(data, view.len, &found):
             return None
-        if found.version >= TOPIC_ID_FROM:
+        if found.header.version >= TOPIC_ID_FROM:
             topic = PyBytes_FromStringAndSize(<const char *>data + found.topic.start, UUID_BYTES)
         else:
             topic = text_in(data, found.topic)
@@ -125,8 +114,8 @@ def read_sole_commit(frame):
             partitions.append((int32_at(at), int64_at(at + 4), int32_at(at + 12)))
             at += PARTITION_BYTES
         return (
-            found.version,
-            found.correlation_id,
+            found.header.version,
+            found.header.correlation_id,
             text_in(data, found.group_id),
             found.generation,
             text_in(data, found.member_id),

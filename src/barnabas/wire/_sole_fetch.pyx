@@ -15,15 +15,12 @@ cdef enum:
     VERSION_MAX = 18
     START_BYTES = 21
     PARTITION_BYTES = 32
-    ONE_BYTE_LENGTH_MAX = 0x7F
     HEAD_BYTES_MAX = 384
     TAIL_BYTES = 3
 
 
 cdef struct sole:
-    int32_t version
-    int32_t correlation_id
-    int32_t client_id_bytes
+    frame_header header
     const uint8_t *start
     const uint8_t *topic
     int32_t topic_bytes
@@ -31,19 +28,10 @@ cdef struct sole:
 
 
 cdef bint read_frame(const uint8_t *data, int64_t size, sole *found) noexcept nogil:
-    cdef int64_t position
-    if size < HEADER_START_BYTES or int16_at(data) != API_KEY:
+    cdef int64_t position = read_flexible_header(data, size, API_KEY, VERSION_MIN, VERSION_MAX, &found.header)
+    if position < 0:
         return False
-    found.version = int16_at(data + 2)
-    if found.version < VERSION_MIN or found.version > VERSION_MAX:
-        return False
-    found.correlation_id = int32_at(data + 4)
-    found.client_id_bytes = max(int16_at(data + 8), 0)
-    position = HEADER_START_BYTES + found.client_id_bytes
-    if position >= size or data[position]:
-        return False
-    position += 1
-    if found.version < REPLICA_STATE_FROM:
+    if found.header.version < REPLICA_STATE_FROM:
         if size - position < 4 or int32_at(data + position) != -1:  # a replica's
             return False
         position += 4
@@ -51,7 +39,7 @@ cdef bint read_frame(const uint8_t *data, int64_t size, sole *found) noexcept no
         return False
     found.start = data + position
     position += START_BYTES + 1
-    if found.version >= TOPIC_ID_FROM:
+    if found.header.version >= TOPIC_ID_FROM:
         found.topic_bytes = UUID_BYTES
     else:
         if position >= size or data[position] < 2 or data[position] > ONE_BYTE_LENGTH_MAX:
@@ -100,12 +88,12 @@ def read_sole_fetch(frame):
         if int32_at(partition + 16) >= 0 or int32_at(partition + 28) < 0:
             return None
         fetch = Fetch.__new__(Fetch)
-        fetch.version = found.version
-        fetch.correlation_id = found.correlation_id
+        fetch.version = found.header.version
+        fetch.correlation_id = found.header.correlation_id
         fetch.client_id = PyUnicode_DecodeUTF8(
-            <const char *>view.buf + HEADER_START_BYTES, found.client_id_bytes, "replace"
+            <const char *>view.buf + HEADER_START_BYTES, found.header.client_id_bytes, "replace"
         )
-        if found.version >= TOPIC_ID_FROM:
+        if found.header.version >= TOPIC_ID_FROM:
             fetch.topic = PyBytes_FromStringAndSize(<const char *>found.topic, UUID_BYTES)
         else:
             fetch.topic = PyUnicode_DecodeUTF8(<const char *>found.topic, found.topic_bytes, "replace")

@@ -10,6 +10,13 @@ cdef enum:
     UUID_BYTES = 16
     HEADER_START_BYTES = 10
     NAME_BYTES_MAX = 249
+    ONE_BYTE_LENGTH_MAX = 0x7F
+
+
+cdef struct frame_header:
+    int32_t version
+    int32_t correlation_id
+    int32_t client_id_bytes
 
 
 cdef inline int32_t int16_at(const uint8_t *at) noexcept nogil:
@@ -46,3 +53,19 @@ cdef inline uint8_t *put_length(uint8_t *at, Py_ssize_t length) noexcept nogil:
     at[0] = <uint8_t>((length + 1) | 0x80)
     at[1] = <uint8_t>((length + 1) >> 7)
     return at + 2
+
+
+cdef inline int64_t read_flexible_header(
+    const uint8_t *data, int64_t size, int32_t api_key, int32_t version_min, int32_t version_max, frame_header *header
+) noexcept nogil:
+    """Where the body of this API's request begins; -1 if it is none, of another version, or has tagged fields."""
+    cdef int64_t position
+    if size < HEADER_START_BYTES or int16_at(data) != api_key:
+        return -1
+    header.version = int16_at(data + 2)
+    if header.version < version_min or header.version > version_max:
+        return -1
+    header.correlation_id = int32_at(data + 4)
+    header.client_id_bytes = max(int16_at(data + 8), 0)
+    position = HEADER_START_BYTES + header.client_id_bytes
+    return position + 1 if position < size and data[position] == 0 else -1

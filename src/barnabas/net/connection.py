@@ -99,6 +99,7 @@ class Connection(FrameReceiver):
         "_is_finishing",
         "_is_in_flusher",
         "_is_lost",
+        "_is_made",
         "_is_write_paused",
         "_on_lost",
         "_options",
@@ -137,6 +138,7 @@ class Connection(FrameReceiver):
         self._is_finishing = False
         self._is_in_flusher = False
         self._is_lost = False
+        self._is_made = False
         self._is_write_paused = False
         self.active_turn = 0
         self.idle_bucket = 0
@@ -168,6 +170,9 @@ class Connection(FrameReceiver):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._options.reply_bytes_queued_max)
         self._shared.idle.add(self)
+        self._is_made = True
+        if self._is_closed or self._is_finishing:  # it was ended before it had begun
+            self.abort()
 
     def buffer_updated(self, nbytes: int) -> None:
         shared = self._shared
@@ -376,7 +381,8 @@ class Connection(FrameReceiver):
         """Takes no more requests, and closes when those that were taken are answered."""
         self._is_finishing = True
         self._leftover = b""
-        self._review_reading()
+        if self._is_made:
+            self._review_reading()
 
     def close_idle(self) -> None:
         _LOG.debug("%r closed: idle", self)
@@ -386,7 +392,8 @@ class Connection(FrameReceiver):
     def abort(self) -> None:
         """Ends the connection at once; what is not sent yet is dropped."""
         self._is_closed = True
-        self._transport.abort()
+        if self._is_made:
+            self._transport.abort()
 
 
 def _add_parts(parts: Sequence[Piece], pieces: list[Piece]) -> bool:

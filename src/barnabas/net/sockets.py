@@ -121,22 +121,26 @@ class SocketListening:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         task = self._loop.create_task(self._make_transport(accepted, protocol))
         self._opening[task] = None
-        task.add_done_callback(self._opening.pop)
+        # Not by the task itself: one that is cancelled before it has begun does nothing at all.
+        task.add_done_callback(lambda task: self._opened(task, accepted, protocol))
 
     async def _make_transport(self, accepted: socket.socket, protocol: asyncio.BufferedProtocol) -> None:
         handshake_seconds = _TLS_HANDSHAKE_SECONDS_MAX if self._tls is not None else None
-        try:
-            await self._loop.connect_accepted_socket(
-                lambda: protocol, accepted, ssl=self._tls, ssl_handshake_timeout=handshake_seconds
-            )
-        except OSError as error:
-            _LOG.info("a connection to port %d could not be made: %s", self.port, error)
-            accepted.close()
-            self._acceptor.abandon(protocol)
-        except asyncio.CancelledError:
-            accepted.close()
-            self._acceptor.abandon(protocol)
-            raise
+        await self._loop.connect_accepted_socket(
+            lambda: protocol, accepted, ssl=self._tls, ssl_handshake_timeout=handshake_seconds
+        )
+
+    def _opened(self, task: asyncio.Task[None], accepted: socket.socket, protocol: asyncio.BufferedProtocol) -> None:
+        del self._opening[task]
+        problem = None if task.cancelled() else task.exception()
+        if problem is None and not task.cancelled():
+            return
+        accepted.close()
+        self._acceptor.abandon(protocol)
+        if isinstance(problem, OSError):
+            _LOG.info("a connection to port %d could not be made: %s", self.port, problem)
+        elif problem is not None:
+            raise problem
 
     async def close(self) -> None:
         if self._retry is not None:

@@ -22,6 +22,7 @@ from barnabas.wire.fetch_request import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
+    ForgottenTopic,
     encode_fetch_request,
 )
 from barnabas.wire.fetch_response import FetchPartitionReply, FetchResponse, decode_fetch_response
@@ -182,6 +183,27 @@ def test_session_of_one_partition_is_told_only_what_is_new(tmp_path: Path, versi
             assert (await scene.reader.partition()).log_start_offset == 2
             scene.reader.ask(3, wait_ms=0, session_id=session_id, session_epoch=3)
             assert (await scene.reader.answer()).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("version", SESSION_VERSIONS)
+def test_session_that_forgets_the_partition_while_a_fetch_waits_does_no_harm(tmp_path: Path, version: int) -> None:
+    async def scenario() -> None:
+        async with scene_of(tmp_path, version) as scene:
+            host, port = scene.broker.broker.bootstrap.split(":")
+            other = Reader(*await asyncio.open_connection(host, port), ApiKey.FETCH, version)
+            scene.reader.ask(1, wait_ms=0, session_epoch=0)
+            session_id = (await scene.reader.answer()).session_id
+            scene.reader.ask(1, wait_ms=500, session_id=session_id, session_epoch=1)
+            await scene.until_waiting()
+            topic = (TOPIC, ZERO_UUID) if version < TOPIC_ID_FROM else ("", scene.partition.topic_id)
+            forgetting = FetchRequest(0, 1, 1 << 20, 0, session_id, 2, forgotten_topics=[ForgottenTopic(*topic, [0])])
+            other.send(encode_fetch_request(version, forgetting))
+            assert (await other.answer()).error_code == 0
+            await scene.append(2)
+            assert (await scene.reader.answer()).error_code == 0
+            await other.close()
 
     run(scenario())
 

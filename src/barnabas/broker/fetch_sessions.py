@@ -147,8 +147,8 @@ class FetchSessions:
 
     def advance_sole(
         self, session_id: int, epoch: int, key: PartitionKey, wanted: Wanted, uses_topic_ids: bool, now_ms: TimestampMs
-    ) -> FetchSession | None:
-        """The session of an incremental request that names its only partition; None, and no change, if it is not so."""
+    ) -> SessionPartition | None:
+        """Of an incremental request that names its session's only partition; None, and no change, if it is not so."""
         session = self._sessions.get(session_id)
         if session is None or session.epoch != epoch or session.uses_topic_ids != uses_topic_ids:
             return None
@@ -157,7 +157,7 @@ class FetchSessions:
             return None
         partition.wanted = wanted
         self._advance(session, now_ms)
-        return session
+        return partition
 
     def _advance(self, session: FetchSession, now_ms: TimestampMs) -> None:
         session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1

@@ -132,8 +132,9 @@ class SocketListening:
 
     def _opened(self, task: asyncio.Task[None], accepted: socket.socket, protocol: asyncio.BufferedProtocol) -> None:
         del self._opening[task]
-        problem = None if task.cancelled() else task.exception()
-        if problem is None and not task.cancelled():
+        is_cancelled = task.cancelled()
+        problem = None if is_cancelled else task.exception()
+        if problem is None and not is_cancelled:
             return
         accepted.close()
         self._acceptor.abandon(protocol)

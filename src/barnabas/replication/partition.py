@@ -30,7 +30,7 @@ _WRITTEN_BYTES_MAX: Final = 16 << 10
 
 
 class PartitionRead(NamedTuple):
-    """What a fetch of one partition found. Whoever asked releases the slice, if it is one."""
+    """What a fetch of one partition found. Whoever asked releases it, or sends a slice, which releases it, too."""
 
     records: FileSlice | bytes | None
     """Bytes when they are few and were written a moment ago."""
@@ -39,6 +39,18 @@ class PartitionRead(NamedTuple):
     log_start_offset: Offset
     aborted: list[AbortedTransaction] | None
     """Only for readers of committed records."""
+
+    @property
+    def size_bytes(self) -> int:
+        records = self.records
+        if records is None:
+            return 0
+        return len(records) if isinstance(records, bytes) else records.length
+
+    def release(self) -> None:
+        """Gives the slice back, if there is one, because nobody will send it."""
+        if isinstance(self.records, FileSlice):
+            self.records.release()
 
 
 class Partition:

@@ -18,9 +18,8 @@ from barnabas.broker.fetch_sessions import FetchPlan, FetchSessions, PartitionKe
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.net.replies import Piece
-from barnabas.replication.partition import Partition
+from barnabas.replication.partition import Partition, PartitionRead
 from barnabas.replication.replicas import Replicas
-from barnabas.storage.slices import FileSlice
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.fetch_request import FLEXIBLE_FROM, TOPIC_ID_FROM, FetchRequest, decode_fetch_request
 from barnabas.wire.fetch_response import (
@@ -157,14 +156,12 @@ class _Found(NamedTuple):
     key: PartitionKey
     session: SessionPartition
     reply: FetchPartitionReply
-    records: FileSlice | bytes | None
+    read: PartitionRead | None
+    """None when there was nothing to read: an error, or another history."""
 
     @property
-    def size_bytes(self) -> int:
-        records = self.records
-        if records is None:
-            return 0
-        return len(records) if isinstance(records, bytes) else records.length
+    def has_records(self) -> bool:
+        return self.read is not None and self.read.records is not None
 
 
 class _Attempt:
@@ -193,9 +190,9 @@ class _Attempt:
             except BarnabasError as error:
                 self._is_urgent = True
                 found = _Found(key, session, FetchPartitionReply(key.partition, refusal_of(error).code), None)
-            if found.records is not None:
-                self._bytes += found.size_bytes
-                left -= found.size_bytes
+            if found.read is not None:
+                self._bytes += found.read.size_bytes
+                left -= found.read.size_bytes
             self._found.append(found)
         return self._is_urgent or self._bytes >= self._fetch.bytes_min
 
@@ -231,15 +228,16 @@ class _Attempt:
             b"" if found.records is None else found.records,
             aborted,
         )
-        return _Found(key, session, reply, found.records)
+        return _Found(key, session, reply, found)
 
     def respond(self) -> None:
         """Answers with what was read last; of a session only what is news."""
         told = []
-        for key, session, reply, found in self._found:
+        for found in self._found:
+            key, session, reply, _ = found
             is_told = (
                 not self.plan.is_incremental
-                or found is not None
+                or found.has_records
                 or reply.error_code != ErrorCode.NONE
                 or reply.diverging_epoch.epoch != NO_EPOCH
                 or session.is_news(reply.high_watermark, reply.log_start_offset)
@@ -247,7 +245,7 @@ class _Attempt:
             session.tell(reply.high_watermark, reply.log_start_offset)
             if is_told:
                 told.append((key, reply))
-            if found is not None:
+            if found.has_records:
                 self.plan.sent(key)
         self._found = []
         self.handler.respond(self.request, self.plan, told)
@@ -255,8 +253,8 @@ class _Attempt:
     def release(self) -> None:
         """Gives back what was read, because it was too little to answer."""
         for found in self._found:
-            if isinstance(found.records, FileSlice):
-                found.records.release()
+            if found.read is not None:
+                found.read.release()
         self._found = []
 
     def partitions(self) -> list[Partition]:

@@ -6,6 +6,7 @@ aborted transactions, a partition that goes), is left to the general handler, wh
 """
 
 import asyncio
+from collections import OrderedDict
 from typing import Final
 
 from barnabas.base.clock import Clock
@@ -18,7 +19,6 @@ from barnabas.broker.fetch_sessions import (
     FINAL_EPOCH,
     NO_SESSION,
     FetchPlan,
-    FetchSession,
     FetchSessions,
     PartitionKey,
     SessionPartition,
@@ -74,12 +74,12 @@ class SoleFetchHandler:
         except BarnabasError:
             return False
         if found.aborted or not self._advance(fetch, sole):
-            _release(found)
+            found.release()
             return False
-        if _size_bytes(found) >= sole.bytes_min or sole.wait_ms <= 0:
+        if found.size_bytes >= sole.bytes_min or sole.wait_ms <= 0:
             fetch.respond(found)
         else:
-            _release(found)
+            found.release()
             fetch.wait(sole.wait_ms / 1000)
         return True
 
@@ -88,16 +88,16 @@ class SoleFetchHandler:
         if sole.session_epoch == FINAL_EPOCH:
             return sole.session_id == NO_SESSION
         uses_topic_ids = sole.version >= TOPIC_ID_FROM
-        fetch.session = self._sessions.advance_sole(
+        fetch.told = self._sessions.advance_sole(
             sole.session_id, sole.session_epoch, fetch.key, fetch.wanted, uses_topic_ids, self._clock.now_ms()
         )
-        return fetch.session is not None
+        return fetch.told is not None
 
 
 class _WaitingFetch:
     """One fetch, from its frame to its answer."""
 
-    __slots__ = ("_began", "_client", "_handler", "_partition", "_slot", "_sole", "_timer", "session")
+    __slots__ = ("_began", "_client", "_handler", "_partition", "_slot", "_sole", "_timer", "told")
 
     def __init__(
         self,
@@ -114,7 +114,8 @@ class _WaitingFetch:
         self._partition = partition
         self._began = handler.loop.time()
         self._timer: asyncio.TimerHandle | None = None
-        self.session: FetchSession | None = None
+        self.told: SessionPartition | None = None
+        """What a session's client knows; None without a session. Kept here, because a session may change meanwhile."""
 
     @property
     def key(self) -> PartitionKey:
@@ -156,13 +157,13 @@ class _WaitingFetch:
             self._leave()
             return
         if found.aborted or self._partition.is_closed:
-            _release(found)
+            found.release()
             self._leave()
-        elif is_last or _size_bytes(found) >= self._sole.bytes_min:
+        elif is_last or found.size_bytes >= self._sole.bytes_min:
             self._end()
             self.respond(found)
         else:
-            _release(found)
+            found.release()
 
     def _end(self) -> None:
         assert self._timer is not None
@@ -176,17 +177,16 @@ class _WaitingFetch:
         header = RequestHeader(ApiKey.FETCH, sole.version, sole.correlation_id, sole.client_id, 0)
         request = self._client.request(header, _NOTHING, self._slot, self._began)
         fetch = FetchRequest(sole.wait_ms, sole.bytes_min, sole.bytes_max, sole.isolation_level)
-        session = self.session
-        if session is None:
+        if self.told is None:
             plan = plan_without_session([(self.key, self.wanted)])
         else:
-            plan = FetchPlan(session.partitions, session.id, is_incremental=True)
+            plan = FetchPlan(OrderedDict({self.key: self.told}), sole.session_id, is_incremental=True)
         self._handler.general.answer(request, fetch, plan)
 
     # -- answering -----------------------------------------------------------------------------------------------
 
     def respond(self, found: PartitionRead) -> None:
-        if self.session is not None and not self._is_news(found):
+        if self.told is not None and not _is_news(self.told, found):
             self._respond_empty()
         else:
             self._respond(found)
@@ -207,7 +207,7 @@ class _WaitingFetch:
             log_start_offset,
             aborted is not None,
             None if isinstance(records, FileSlice) else records or b"",
-            _size_bytes(found),
+            found.size_bytes,
         )
         self._slot.complete([frame, records, FETCH_REPLY_END] if isinstance(records, FileSlice) else frame)
 
@@ -217,22 +217,9 @@ class _WaitingFetch:
         start = response_start(ApiKey.FETCH, version, correlation_id, length)
         self._slot.complete(b"".join((start, *pieces)))  # type: ignore[arg-type] # without records they are bytes
 
-    def _is_news(self, found: PartitionRead) -> bool:
-        """Whether a session's client has not been told all of this; it is then."""
-        assert self.session is not None
-        partition: SessionPartition = self.session.partitions[self.key]
-        is_news = found.records is not None or partition.is_news(found.high_watermark, found.log_start_offset)
-        partition.tell(found.high_watermark, found.log_start_offset)
-        return is_news
 
-
-def _size_bytes(found: PartitionRead) -> int:
-    records = found.records
-    if records is None:
-        return 0
-    return records.length if isinstance(records, FileSlice) else len(records)
-
-
-def _release(found: PartitionRead) -> None:
-    if isinstance(found.records, FileSlice):
-        found.records.release()
+def _is_news(told: SessionPartition, found: PartitionRead) -> bool:
+    """Whether a session's client has not been told all of this; it is then."""
+    is_news = found.records is not None or told.is_news(found.high_watermark, found.log_start_offset)
+    told.tell(found.high_watermark, found.log_start_offset)
+    return is_news

@@ -218,6 +218,17 @@ def test_waiting_join_is_answered_when_the_broker_stops(tmp_path: Path) -> None:
     run(scenario())
 
 
+@pytest.mark.timeout(20)  # a task that never gives way ends by nothing else
+def test_topic_that_comes_while_the_broker_stops_does_not_hold_the_stop(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with served_broker(tmp_path, **ONE) as broker:
+            broker.broker.groups.close()
+            await broker.create("late")
+            assert not any(task.done() for task in broker.broker._tasks)
+
+    run(scenario())
+
+
 def test_waiting_join_does_not_keep_the_buffer_that_it_arrived_in(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with served_broker(tmp_path, **ONE) as broker:

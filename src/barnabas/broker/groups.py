@@ -94,10 +94,10 @@ class Groups:
         await self.coordinator.keep_sweeping(self._sweep_interval_ms)
 
     def follow(self, image: ClusterImage) -> None:
+        gone = [name for name in self._image.topics if name not in image.topics]
+        self._image = image  # also of a broker that stops: `run` waits for an image other than this
         if self._is_closed:
             return
-        gone = [name for name in self._image.topics if name not in image.topics]
-        self._image = image
         offsets = image.topics.get(OFFSETS_TOPIC)
         count = 0 if offsets is None else len(offsets.partitions)
         led = {index: one for index in range(count) if (one := self._leadership(OFFSETS_TOPIC, index)) is not None}

@@ -21,10 +21,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 _POLL_SECONDS = 0.1
+_KAFKA_PYTHON_POLL_MS = 10_000
+"""kafka-python 3.0.12 stops for good when a poll's time ends between JoinGroup and SyncGroup: let it seldom end."""
 _HEARTBEATS_PER_SESSION = 5
+
+_Polled = TypeVar("_Polled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +47,32 @@ class Options:
         return self.session_timeout_ms // _HEARTBEATS_PER_SESSION
 
 
+class Stopped(KeyboardInterrupt):
+    """SIGTERM came in a poll that can be broken off."""
+
+
 class Stopping:
     """Whether SIGTERM came."""
 
     def __init__(self) -> None:
         self.is_set = False
+        self._is_raised = False
         signal.signal(signal.SIGTERM, self._set)
 
     def _set(self, number: int, frame: object) -> None:
         self.is_set = True
+        if self._is_raised:
+            raise Stopped
+
+    def break_off(self, poll: Callable[[], _Polled]) -> _Polled | None:
+        """What a poll got; None when SIGTERM came first."""
+        self._is_raised = True
+        try:
+            return None if self.is_set else poll()
+        except Stopped:
+            return None
+        finally:
+            self._is_raised = False
 
 
 def tell(event: str, **facts: Any) -> None:
@@ -144,7 +165,7 @@ def run_kafka_python(options: Options) -> None:
     consumer.subscribe([options.topic], listener=Listener())
     stopping = Stopping()
     while not stopping.is_set:
-        batches = consumer.poll(timeout_ms=int(_POLL_SECONDS * 1000))
+        batches = stopping.break_off(lambda: consumer.poll(timeout_ms=_KAFKA_PYTHON_POLL_MS)) or {}
         for record in (record for batch in batches.values() for record in batch):
             tell_record(record.partition, record.offset, record.value)
         if batches:

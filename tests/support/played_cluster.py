@@ -7,6 +7,7 @@ client which loses, repeats or reorders a batch fails. One loop serves all: `asy
 import asyncio
 import contextlib
 import functools
+import sys
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from enum import Enum
@@ -92,6 +93,7 @@ class PlayedCluster:
         self.requests: list[tuple[int, ApiKey, int]] = []
         """Broker, API and version of each request so far."""
         self.versions_max: dict[int, int] = {}
+        self.batch_bytes_max = sys.maxsize
         self.next_producer_id = 1000
         self._broker_count = brokers
         self._servers: list[asyncio.Server] = []
@@ -275,6 +277,8 @@ class PlayedCluster:
             leader = LeaderAndEpoch(log.leader_id, log.leader_epoch)
             return ProducePartitionReply(member.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=leader)
         assert member.records is not None
+        if len(member.records) > self.batch_bytes_max:
+            return ProducePartitionReply(member.index, ErrorCode.MESSAGE_TOO_LARGE)
         code, base_offset = log.append(member.records)
         return ProducePartitionReply(member.index, code, base_offset)
 

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import struct
+import sys
 
 import pytest
 
@@ -89,8 +90,10 @@ def test_columns_and_single_records_keep_their_order() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("fault", [Fault.DO_AND_CLOSE, ErrorCode.MESSAGE_TOO_LARGE])
-def test_random_faults_lose_repeat_and_reorder_nothing(fault: Fault | ErrorCode) -> None:
+@pytest.mark.parametrize(
+    ("fault", "batch_bytes_max"), [(Fault.DO_AND_CLOSE, [sys.maxsize]), (Fault.CLOSE, [sys.maxsize, 90, 120])]
+)
+def test_random_faults_lose_repeat_and_reorder_nothing(fault: Fault, batch_bytes_max: list[int]) -> None:
     """No broker calls a batch too large that it has in its log: these two do not come together."""
     source = random.Random(20261116)
     faults = [Fault.CLOSE, ErrorCode.NOT_ENOUGH_REPLICAS, fault]
@@ -101,6 +104,7 @@ def test_random_faults_lose_repeat_and_reorder_nothing(fault: Fault | ErrorCode)
                 for call in range(60):
                     if source.random() < 0.3:
                         played.faults[ApiKey.PRODUCE].append(source.choice(faults))
+                        played.batch_bytes_max = source.choice(batch_bytes_max)
                     if source.random() < 0.1:
                         played.move_leader(TopicPartition("orders", source.randrange(3)), source.randint(1, 2))
                     rows = [(None, b"%d" % (call * 20 + number)) for number in range(20)]

@@ -13,7 +13,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from barnabas.testing import Broker
 
 ORDERS = TopicPartition("orders", 0)
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:

@@ -29,7 +29,7 @@ from barnabas.testing import ApiKey, Broker, ErrorCode
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 QUIET = {"log_level": 0}
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 
 
 def producer(bootstrap: str, **options: object) -> Producer:

@@ -12,7 +12,7 @@ from tests.support.kafka import CACHE_DIRECTORY
 
 SOURCE = Path(__file__).resolve().parents[1] / "support" / "franz_go"
 BUILD_TIMEOUT_SECONDS = 240
-RUN_TIMEOUT_SECONDS = 40
+RUN_TIMEOUT_SECONDS = 60
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTo
 from barnabas.testing import ApiKey, Broker, ErrorCode
 
 ORDERS = TopicPartition("orders", 0)
-TIMEOUT_SECONDS = 20
+TIMEOUT_SECONDS = 60
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.testing import Broker
 
-TIMEOUT_SECONDS = 30
+TIMEOUT_SECONDS = 60
 
 pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian package kcat)")
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-START_TIMEOUT_SECONDS = 30
-STOP_TIMEOUT_SECONDS = 30
+START_TIMEOUT_SECONDS = 60
+STOP_TIMEOUT_SECONDS = 60
 
 _READY = re.compile(r"is ready on (\S+?:\d+)[;\s]")
 

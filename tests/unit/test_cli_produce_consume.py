@@ -13,7 +13,7 @@ from barnabas.testing import Broker
 from tests.support.command_line import run_line
 
 INTERRUPTED = 130
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 COMPILED_SOURCES := $(wildcard src/barnabas/wire/_*.pyx src/barnabas/wire/_*.pxi src/barnabas/records/_kernel*.pyx src/barnabas/records/_kernel*.pxi src/barnabas/records/_kernel*.h)
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help run run-broker test explore lint format bench docs sanitize clean
+.PHONY: help run run-broker test test-core test-spark explore lint format bench docs sanitize clean
 
 help:
 	@echo "make run         metric monitoring on a broker and on Spark, with a summary (needs Java 17)"
@@ -48,8 +48,15 @@ run-broker: $(VENV)/.runtime
 	@$(BIN)/python -m barnabas.cli.demo
 
 # Spark's tests have processes of their own: a driver is shared by all tests of its process, and is theirs alone.
+# They mostly wait, for a JVM or for each other, so that the rest runs beside them.
 test: lint
+	@echo "tests: two runs at once, about ten minutes; each is shown when it ends"
+	@$(MAKE) --no-print-directory --output-sync=target -j2 test-core test-spark
+
+test-core: $(VENV)/.dev
 	@$(BIN)/pytest -q --ignore=tests/spark --ignore=tests/pipelines
+
+test-spark: $(VENV)/.dev
 	@$(BIN)/pytest -q tests/spark
 	@$(BIN)/pytest -q tests/pipelines
 

@@ -3,7 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-COMPILED_SOURCES := $(wildcard src/barnabas/wire/_*.pyx src/barnabas/wire/_*.pxi src/barnabas/records/_kernel*.pyx src/barnabas/records/_kernel*.pxi src/barnabas/records/_kernel*.h)
+COMPILED_SOURCES := $(wildcard src/barnabas/net/_*.pyx src/barnabas/wire/_*.pyx src/barnabas/wire/_*.pxi src/barnabas/records/_kernel*.pyx src/barnabas/records/_kernel*.pxi src/barnabas/records/_kernel*.h)
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: help run run-broker test test-core test-spark explore lint format bench docs sanitize clean
@@ -85,4 +85,4 @@ sanitize: $(VENV)/.dev
 	@tests/sanitizer/run.sh
 
 clean:
-	rm -rf $(VENV) .cache build src/*.egg-info src/barnabas/*/_*.so src/barnabas/records/_kernel.c src/barnabas/wire/_sole_*.c
+	rm -rf $(VENV) .cache build src/*.egg-info src/barnabas/*/_*.so src/barnabas/records/_kernel.c src/barnabas/wire/_sole_*.c src/barnabas/net/_framed_range.c

@@ -1,8 +1,8 @@
-"""Builds the compiled modules: the record kernel, and the readers of the most frequent requests.
+"""Builds the compiled modules: the record kernel, the readers of the most frequent requests, the sender of records.
 
 They are optional: without a C compiler the install succeeds, `barnabas.records.kernel` falls back to the Python
-reference, and every request is read the general way. `BARNABAS_SANITIZE=1` builds them with AddressSanitizer, for the
-fuzzing run.
+reference, and every request is read and answered the general way. `BARNABAS_SANITIZE=1` builds them with
+AddressSanitizer, for the fuzzing run.
 """
 
 import os
@@ -24,6 +24,7 @@ def compiled(name: str) -> Extension:
 
 
 modules = [
+    compiled("barnabas.net._framed_range"),
     compiled("barnabas.records._kernel"),
     compiled("barnabas.wire._sole_commit"),
     compiled("barnabas.wire._sole_fetch"),

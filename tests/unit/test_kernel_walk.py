@@ -1,5 +1,6 @@
 """Validation of records, recovery's scan and the two searches, in both forms of the kernel."""
 
+import struct
 from typing import Any
 
 import pytest
@@ -228,6 +229,20 @@ def test_scan_without_verifying_looks_at_headers_only(kernel: Any) -> None:
 def test_scan_from_outside_the_buffer_is_our_mistake(kernel: Any) -> None:
     with pytest.raises(ValueError, match="outside"):
         kernel.scan_batches(b"abc", 4)
+
+
+@each_kernel
+@pytest.mark.parametrize(("layout", "column", "is_wide"), [(">qi", 0, True), (">ii", 0, False), (">ii", 4, False)])
+def test_floor_is_the_last_entry_that_is_not_above(kernel: Any, layout: str, column: int, is_wide: bool) -> None:
+    entry = struct.Struct(layout)
+    low = -(2**63) if is_wide else -(2**31)
+    numbers = [low, -1, 0, 5, 5, 9, -low - 1]
+    entries = b"".join(entry.pack(number, number) if column else entry.pack(number, 7) for number in numbers)
+    size = entry.size
+    floors = [kernel.floor_entry(entries, size, column, is_wide, target) for target in (*numbers, 4, 6, low // 2)]
+    assert floors == [0, 1, 2, 4, 4, 5, 6, 2, 4, 0]
+    assert kernel.floor_entry(entries[size:], size, column, is_wide, low) == -1
+    assert kernel.floor_entry(b"", size, column, is_wide, 0) == -1
 
 
 @each_kernel

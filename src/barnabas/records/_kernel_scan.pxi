@@ -1,4 +1,4 @@
-# Runs of batches and searches: recovery's scan, the batch for an offset, the record for a timestamp.
+# Runs of batches and searches: recovery's scan, the batch for an offset, an index's entry, the record for a timestamp.
 
 cdef int check_batch(const uint8_t *at, int64_t available, bint verify, batch *current) noexcept nogil:
     """FINE for a whole good batch, INCOMPLETE for the beginning of one, else its problem."""
@@ -248,6 +248,30 @@ def seek_offset(buffer, target_offset: int):
         return position, False
     finally:
         PyBuffer_Release(&view)
+
+
+def floor_entry(entries, entry_bytes: int, column: int, is_wide: bool, target: int) -> int:
+    """See the reference."""
+    cdef Py_buffer view
+    cdef const uint8_t *at
+    cdef int64_t step = entry_bytes, start = column, wanted = target, low = 0, high, middle, value
+    cdef bint wide = is_wide
+    assert 0 < step and 0 <= start <= step - (8 if wide else 4), "a column lies within its entry"
+    PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
+    high = view.len // step
+    at = <const uint8_t *>view.buf + start
+    while low < high:
+        middle = (low + high) // 2
+        if wide:
+            value = <int64_t>load_big_endian(at + middle * step, 8)
+        else:
+            value = <int32_t>load_big_endian(at + middle * step, 4)
+        if value <= wanted:
+            low = middle + 1
+        else:
+            high = middle
+    PyBuffer_Release(&view)
+    return low - 1
 
 
 cdef int search_timestamp(

@@ -42,6 +42,8 @@ class Replicas:
         self._config_of_topic = config_of_topic
         self._workers = workers
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._found: dict[tuple[str | bytes, int], Partition] = {}
+        """What `get_sole` was asked for since something changed."""
         self._wanted: asyncio.Queue[ClusterImage] = asyncio.Queue()
         self._applied = asyncio.Condition()
         self.image = ClusterImage()
@@ -81,12 +83,19 @@ class Replicas:
 
     def get_sole(self, topic: str | bytes, index: int) -> Partition | None:
         """The partition that is served here, by its topic's name or the bytes of its id."""
-        if isinstance(topic, bytes):
-            known = self.image.topics_by_id.get(uuid_of(topic))
+        return self._found.get((topic, index)) or self._find_sole(topic, index)
+
+    def _find_sole(self, topic: str | bytes, index: int) -> Partition | None:
+        name = topic
+        if isinstance(name, bytes):
+            known = self.image.topics_by_id.get(uuid_of(name))
             if known is None:
                 return None
-            topic = known.name
-        return self._partitions.get((topic, index))
+            name = known.name
+        partition = self._partitions.get((name, index))
+        if partition is not None:
+            self._found[topic, index] = partition
+        return partition
 
     def leader_of(self, name: str, topic_id: UUID, index: int) -> LeaderAndEpoch:
         """Who leads a partition as far as this broker knows, to tell a client that asked the wrong one."""
@@ -139,6 +148,7 @@ class Replicas:
             self._lead(topic)
         self._configure(image)
         self.image = image
+        self._found.clear()
         async with self._applied:
             self._applied.notify_all()
 
@@ -150,9 +160,8 @@ class Replicas:
     def _remove(self, topic: Topic) -> list[Work]:
         works: list[Work] = []
         for index in range(len(topic.partitions)):
-            partition = self._partitions.pop((topic.name, index), None)
+            partition = self._stop_serving((topic.name, index))
             if partition is not None:
-                partition.close()
                 works.append(self._logs.deletion(partition.name))
         return works
 
@@ -179,11 +188,13 @@ class Replicas:
                 partition = self._partitions[name] = Partition(name, topic.id, log)
             partition.lead(one.leader, one.leader_epoch, one.isr, one.replicas)
 
-    def _stop_serving(self, name: tuple[str, int]) -> None:
+    def _stop_serving(self, name: tuple[str, int]) -> Partition | None:
         """Another broker leads it, or its log is gone: whoever waits here is told so."""
         partition = self._partitions.pop(name, None)
         if partition is not None:
+            self._found.clear()
             partition.close()
+        return partition
 
     def _configure(self, image: ClusterImage) -> None:
         """Swaps in the settings of topics whose own, or the broker's, have changed."""

@@ -13,7 +13,6 @@ lose entries: those above the recovery point are rebuilt by recovery, those belo
 search the file through a read-only map, or the entries still in memory.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from errno import ENOENT
 from struct import Struct
@@ -22,6 +21,7 @@ from typing import ClassVar, Final, NamedTuple
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import NO_TIMESTAMP, Offset, Position, TimestampMs
+from barnabas.records import kernel
 from barnabas.storage.handles import Handles
 
 _BLOCK_BYTES: Final = 4096
@@ -48,12 +48,20 @@ class CorruptIndex(BarnabasError):  # noqa: N818 - a fact about bytes, named as 
     """An index file that cannot be one: it is rebuilt from the log."""
 
 
+class Column(NamedTuple):
+    """Where a number lies in an entry, and whether it has eight bytes or four."""
+
+    start: int
+    is_wide: bool
+
+
 class SparseIndex:
     """What both indexes share: a sorted array of entries, in a file and a tail in memory."""
 
     ENTRY: ClassVar[Struct]
     KEY: ClassVar[int]
     """Which column of an entry is the relative offset."""
+    COLUMNS: ClassVar[tuple[Column, Column]]
 
     __slots__ = ("_files", "_handles", "_stored", "_tail", "base_offset", "bytes_max", "path")
 
@@ -110,15 +118,16 @@ class SparseIndex:
 
     def _floor(self, target: int, column: int) -> int:
         """The number of the last entry whose column is at most `target`, or -1."""
-        entry, unpack = self.ENTRY.size, self.ENTRY.unpack_from
+        place = self.COLUMNS[column]
+        size = self.ENTRY.size
         tail = self._tail
-        if tail and unpack(tail, 0)[column] <= target:
-            found = bisect_right(range(len(tail) // entry), target, key=lambda slot: unpack(tail, slot * entry)[column])
-            return self._stored + found - 1
+        if tail:
+            number = kernel.floor_entry(tail, size, place.start, place.is_wide, target)
+            if number >= 0:
+                return self._stored + number
         if not self._stored:
             return -1
-        view = self._handles.map(self, self._map)
-        return bisect_right(range(self._stored), target, key=lambda slot: unpack(view, slot * entry)[column]) - 1
+        return kernel.floor_entry(self._handles.map(self, self._map), size, place.start, place.is_wide, target)
 
     def _doubtful(self, offset: Offset) -> range:
         end = self._floor(offset - self.base_offset, self.KEY) + 1
@@ -206,6 +215,7 @@ class OffsetIndex(SparseIndex):
 
     ENTRY = Struct(">ii")
     KEY = 0
+    COLUMNS = (Column(0, is_wide=False), Column(4, is_wide=False))
 
     __slots__ = ()
 
@@ -241,6 +251,7 @@ class TimeIndex(SparseIndex):
 
     ENTRY = Struct(">qi")
     KEY = 1
+    COLUMNS = (Column(0, is_wide=True), Column(8, is_wide=False))
 
     __slots__ = ()
 

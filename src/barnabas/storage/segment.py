@@ -73,6 +73,7 @@ class Segment:
         "_largest",
         "_last_write",
         "base_offset",
+        "batch_bytes_max",
         "created_ms",
         "directory",
         "offset_index",
@@ -104,6 +105,8 @@ class Segment:
         self.roll_jitter_ms = 0
         """How much before its time this segment rolls, so that not all segments of a broker roll at once."""
         self.size = 0
+        self.batch_bytes_max = 0
+        """No batch is larger; of a segment that was there before, nobody knows."""
         self.slices: list[FileSlice] = []
         self._bytes_since_entry = 0
         self._first_timestamp: TimestampMs | None = None
@@ -138,6 +141,7 @@ class Segment:
     def load(self) -> None:
         """Takes over existing files. Raises `CorruptIndex` when an index is missing or cannot be one."""
         self.size = self._files.size(self.path(LOG_SUFFIX))
+        self.batch_bytes_max = self.size
         self.offset_index.load()
         self.time_index.load()
         last = self.offset_index.last()
@@ -253,6 +257,8 @@ class Segment:
             self._bytes_since_entry = 0
             self._is_index_full = None
         size_bytes = header.length + PREFIX_BYTES
+        if size_bytes > self.batch_bytes_max:
+            self.batch_bytes_max = size_bytes
         self._bytes_since_entry += size_bytes
         self.size = size + size_bytes
 
@@ -419,6 +425,7 @@ class Segment:
             self.offset_index.reset()
             self.time_index.reset()
         self.size = entry.position
+        self.batch_bytes_max = max(self.batch_bytes_max, entry.position)
         self._bytes_since_entry = index_interval_bytes + 1 if entry.position else 0
         self._first_timestamp = None
         self._is_index_full = None

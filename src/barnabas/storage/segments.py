@@ -85,8 +85,10 @@ class Segments:
                     cut = segment.position_of(upper)
                     end = segment.size if cut is None else cut
                 length = min(max_bytes, end - start)
-                if length < end - start and length < (first := segment.header_at(start).size_bytes):
-                    length = first if at_least_one else 0
+                if length < end - start and length < segment.batch_bytes_max:
+                    first = segment.header_at(start).size_bytes
+                    if length < first:
+                        length = first if at_least_one else 0
                 return segment.slice(start, length) if length > 0 else None
             slot += 1  # compaction has left nothing at or after the offset in this segment
         return None

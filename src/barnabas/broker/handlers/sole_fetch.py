@@ -7,6 +7,7 @@ aborted transactions, a partition that goes), is left to the general handler, wh
 
 import asyncio
 from collections import OrderedDict
+from functools import lru_cache
 from typing import Final
 
 from barnabas.base.clock import Clock
@@ -119,10 +120,7 @@ class _WaitingFetch:
 
     @property
     def key(self) -> PartitionKey:
-        topic, index = self._sole.topic, self._sole.index
-        if isinstance(topic, bytes):
-            return PartitionKey("", uuid_of(topic), index)
-        return PartitionKey(topic, ZERO_UUID, index)
+        return _key_of(self._sole.topic, self._sole.index)
 
     @property
     def wanted(self) -> Wanted:
@@ -216,6 +214,13 @@ class _WaitingFetch:
         pieces, length = encode_fetch_response(version, FetchResponse(session_id=self._sole.session_id))
         start = response_start(ApiKey.FETCH, version, correlation_id, length)
         self._slot.complete(b"".join((start, *pieces)))  # type: ignore[arg-type] # without records they are bytes
+
+
+@lru_cache
+def _key_of(topic: str | bytes, index: int) -> PartitionKey:
+    if isinstance(topic, bytes):
+        return PartitionKey("", uuid_of(topic), index)
+    return PartitionKey(topic, ZERO_UUID, index)
 
 
 def _is_news(told: SessionPartition, found: PartitionRead) -> bool:

@@ -1,6 +1,8 @@
 """Walking records without decoding them: validation, recovery's scan, searches by offset and by timestamp."""
 
+from bisect import bisect_right
 from collections.abc import Generator
+from struct import Struct
 
 from crc32c import crc32c as _crc32c
 
@@ -26,6 +28,9 @@ from barnabas.records.reference.parse import (
     wrap_int64,
 )
 from barnabas.records.results import REPORTED_INDEXES_MAX, BatchScan, RecordSummary
+
+_WIDE = Struct(">q")
+_NARROW = Struct(">i")
 
 
 def crc32c(data: Buffer, initial: int = 0, *, portable: bool = False) -> int:
@@ -318,6 +323,17 @@ def seek_offset(buffer: Buffer, target_offset: int) -> tuple[int, bool]:
             return position, True
         position += header.size_bytes
     return position, False
+
+
+def floor_entry(entries: Buffer, entry_bytes: int, column: int, is_wide: bool, target: int) -> int:
+    """The number of the last entry whose column is at most `target`, or -1.
+
+    The entries have the same length and increase in that column, a signed number of 8 or 4 bytes that begins at its
+    byte `column`.
+    """
+    unpack = _WIDE.unpack_from if is_wide else _NARROW.unpack_from
+    count = len(entries) // entry_bytes
+    return bisect_right(range(count), target, key=lambda slot: unpack(entries, slot * entry_bytes + column)[0]) - 1
 
 
 def find_timestamp(

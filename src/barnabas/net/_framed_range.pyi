@@ -1,0 +1,3 @@
+def send_framed_range(
+    descriptor: int, head: bytes, file_descriptor: int, position: int, length: int, tail: bytes
+) -> int: ...

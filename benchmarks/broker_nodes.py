@@ -80,6 +80,7 @@ class Kafka:
             "controller.quorum.voters": f"1@{controller}",
             "log.dirs": str(self._directory / "data"),
             "offsets.topic.replication.factor": "1",
+            "log.segment.delete.delay.ms": "0",  # a round's records go with it, as ours do
         }
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         run_tool("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(self._properties))

@@ -1,5 +1,6 @@
 """Batches to columns and columns to records, in both forms of the kernel."""
 
+from array import array
 from dataclasses import replace
 from typing import Any
 
@@ -242,6 +243,20 @@ def test_encode_takes_as_many_rows_as_fit_and_at_least_one(kernel: Any) -> None:
 def test_encode_from_a_later_row_counts_offset_deltas_from_it(kernel: Any) -> None:
     records, count, _ = kernel.encode_records(columns_of(kernel, build_batch(10)), 6, 8, 1006, 10_000)
     assert kernel.walk_records(records, count, 1006).max_timestamp == 1007
+
+
+@each_kernel
+def test_buffers_of_numbers_are_taken_as_their_bytes_are(kernel: Any) -> None:
+    columns = columns_of(kernel, build_batch(10))
+    typed = replace(
+        columns,
+        timestamps=memoryview(columns.timestamps).cast("B").cast("q"),
+        value_offsets=memoryview(columns.value_offsets).cast("B").cast("i"),
+        header_list_offsets=memoryview(columns.header_list_offsets).cast("B").cast("i"),
+    )
+    rows = array("i", [3, 1, 7])
+    expected = kernel.encode_records(columns, 0, 3, 1000, 10_000, rows.tobytes())
+    assert kernel.encode_records(typed, 0, 3, 1000, 10_000, rows) == expected
 
 
 @each_kernel

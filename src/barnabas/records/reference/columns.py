@@ -215,7 +215,7 @@ class BinaryView:
     """A finished column of byte strings, whose buffers may contradict each other."""
 
     def __init__(self, offsets: Buffer, data: Buffer, validity: Buffer | None, rows: int | None) -> None:
-        self._offsets = memoryview(offsets).cast("B")[: len(offsets) // 4 * 4].cast("i")
+        self._offsets = whole_numbers(offsets)
         self._data = memoryview(data)
         self._validity = None if validity is None else memoryview(validity)
         if rows is not None:
@@ -237,9 +237,16 @@ class BinaryView:
         return self._data[start:stop]
 
 
+def whole_numbers(buffer: Buffer) -> memoryview:
+    """The int32 numbers of a buffer whose own items may be anything."""
+    octets = memoryview(buffer).cast("B")
+    return octets[: len(octets) // 4 * 4].cast("i")
+
+
 def check_room(buffer: Buffer, bytes_min: int) -> None:
-    if len(buffer) < bytes_min:
-        raise ValueError(f"a column has {len(buffer)} bytes, but its rows need {bytes_min}")
+    size = memoryview(buffer).nbytes
+    if size < bytes_min:
+        raise ValueError(f"a column has {size} bytes, but its rows need {bytes_min}")
 
 
 def encode_records(
@@ -255,13 +262,13 @@ def encode_records(
     count = columns.count
     order: Sequence[int] = range(count)
     if rows is not None:
-        order = memoryview(rows).cast("B")[: len(rows) // 4 * 4].cast("i")
+        order = whole_numbers(rows)
     if not 0 <= start <= stop <= len(order):
         raise ValueError(f"rows {start} to {stop} of {len(order)}")
     check_room(columns.timestamps, count * 8)
     check_room(columns.header_list_offsets, (count + 1) * 4)
-    timestamps = memoryview(columns.timestamps)[: count * 8].cast("q")
-    header_lists = memoryview(columns.header_list_offsets)[: (count + 1) * 4].cast("i")
+    timestamps = memoryview(columns.timestamps).cast("B")[: count * 8].cast("q")
+    header_lists = memoryview(columns.header_list_offsets).cast("B")[: (count + 1) * 4].cast("i")
     keys = BinaryView(columns.key_offsets, columns.key_data, columns.key_validity, count)
     values = BinaryView(columns.value_offsets, columns.value_data, columns.value_validity, count)
     header_keys = BinaryView(columns.header_key_offsets, columns.header_key_data, None, None)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
@@ -117,6 +118,24 @@ async def until(condition: Callable[[], bool]) -> None:
     """Lets the loop work until the condition holds; `run` ends a test in which it never does."""
     while not condition():  # noqa: ASYNC110 - the code under test has no event for what is awaited
         await asyncio.sleep(0.001)
+
+
+def slow_client(port: int) -> socket.socket:
+    """Its socket takes little, and nobody reads from it."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(("127.0.0.1", port))
+    return client
+
+
+def read_to_end(client: socket.socket) -> bytes:
+    received = bytearray()
+    try:
+        while data := client.recv(1 << 20):
+            received += data
+    except ConnectionError:
+        pass
+    return bytes(received)
 
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes:

@@ -1,6 +1,7 @@
 """The usual reply with records: a head, a range, a tail, in one call where that was built, else piece by piece."""
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -8,11 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.base.errors import DiskFailed
 from barnabas.net import sending
 from barnabas.net.connection import ConnectionOptions
 from barnabas.net.framed_range import send_framed_range
 from barnabas.net.server import ServerOptions
-from tests.support.network import CountedRange, FramingSlot, framed, read_frame, run, serving, until
+from tests.support.network import (
+    CountedRange,
+    FramingSlot,
+    framed,
+    read_frame,
+    read_to_end,
+    run,
+    serving,
+    slow_client,
+    until,
+)
 
 CONTENT = os.urandom(3 << 20)
 TAIL = b"\0\0\0"
@@ -127,13 +139,6 @@ def test_replies_arrive_at_the_pace_of_the_reader(path: str, length: int) -> Non
     run(scenario())
 
 
-def slow_client(port: int) -> socket.socket:
-    client = socket.socket()
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    client.connect(("127.0.0.1", port))
-    return client
-
-
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("is_revoked", [True, False], ids=["revoked", "client gone"])
 def test_rest_of_a_reply_that_will_not_be_sent_is_given_back(path: str, is_revoked: bool) -> None:
@@ -150,19 +155,11 @@ def test_rest_of_a_reply_that_will_not_be_sent_is_given_back(path: str, is_revok
                 await until(lambda: served.server.counters.bytes_out > 0)
                 if is_revoked:
                     sendable.is_revoked = True
-                    await asyncio.to_thread(_read_to_end, client)
+                    await asyncio.to_thread(read_to_end, client)
             await until(lambda: sendable.releases == 1)
             await served.handlers[0].closed.wait()
 
     run(scenario())
-
-
-def _read_to_end(client: socket.socket) -> None:
-    try:
-        while client.recv(1 << 20):
-            pass
-    except ConnectionError:
-        pass
 
 
 @pytest.mark.usefixtures("way")
@@ -175,6 +172,25 @@ def test_file_that_became_shorter_ends_the_connection(path: str) -> None:
             writer.write(framed(b"fetch"))
             assert (await reader.read())[4:] == CONTENT[-20_000:]
             await until(lambda: sendable.releases == 1)
+            writer.close()
+
+    run(scenario())
+
+
+@pytest.mark.usefixtures("way")
+def test_disk_that_fails_ends_the_connection(path: str) -> None:
+    class BadRange(CountedRange):
+        def is_resident(self) -> bool:
+            raise DiskFailed("read", path, OSError(errno.EIO, os.strerror(errno.EIO)))
+
+    sendable = BadRange(path, 0, 30_000)
+
+    async def scenario() -> None:
+        async with serving(answer=lambda slot, frame: slot.complete([sendable, TAIL])) as served:
+            reader, writer = await served.connect()
+            writer.write(framed(b"fetch"))
+            assert len(await reader.read()) <= 4
+            assert sendable.releases == 1
             writer.close()
 
     run(scenario())

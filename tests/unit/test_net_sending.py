@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-import socket
 import ssl
 import subprocess
 import threading
@@ -21,8 +20,10 @@ from tests.support.network import (
     Served,
     framed,
     read_frame,
+    read_to_end,
     run,
     serving,
+    slow_client,
     until,
 )
 
@@ -185,18 +186,10 @@ def test_range_that_is_being_loaded_is_released_after_the_load_when_the_client_g
     run(scenario())
 
 
-def _slow_client(port: int) -> socket.socket:
-    """Its socket takes little, and nobody reads from it."""
-    client = socket.socket()
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    client.connect(("127.0.0.1", port))
-    return client
-
-
 def test_range_revoked_while_it_is_sent_ends_the_connection(path: str) -> None:
     async def scenario() -> None:
         async with serving() as served:
-            with _slow_client(served.listener.port) as client:
+            with slow_client(served.listener.port) as client:
                 client.sendall(framed(b"a"))
                 (slot,) = await _slots(served, 1)
                 sendable = CountedRange(path, 0, len(CONTENT))
@@ -204,23 +197,13 @@ def test_range_revoked_while_it_is_sent_ends_the_connection(path: str) -> None:
                 slot.complete([sendable, behind])
                 await until(lambda: served.server.counters.bytes_out > 0)
                 sendable.is_revoked = True
-                received = await asyncio.to_thread(_read_to_end, client)
+                received = await asyncio.to_thread(read_to_end, client)
                 await served.handlers[0].closed.wait()
             assert len(received) < len(CONTENT)
             assert received[4:] == CONTENT[: len(received) - 4]
             assert (sendable.releases, behind.releases) == (1, 1)
 
     run(scenario())
-
-
-def _read_to_end(client: socket.socket) -> bytes:
-    received = bytearray()
-    try:
-        while data := client.recv(1 << 20):
-            received += data
-    except ConnectionError:
-        pass
-    return bytes(received)
 
 
 def test_file_that_became_shorter_ends_the_connection(path: str) -> None:
@@ -242,7 +225,7 @@ def test_file_that_became_shorter_ends_the_connection(path: str) -> None:
 def test_ranges_are_released_once_when_the_client_goes(path: str, is_answered_before: bool) -> None:
     async def scenario() -> None:
         async with serving() as served:
-            with _slow_client(served.listener.port) as client:
+            with slow_client(served.listener.port) as client:
                 client.sendall(framed(b"a") * 3)
                 first, second, third = await _slots(served, 3)
                 ranges = [CountedRange(path, 0, len(CONTENT)) for _ in range(3)]
@@ -341,7 +324,7 @@ def test_reply_length_counts_ranges(path: str) -> None:
 def test_bad_reader_of_a_half_sent_range_does_not_stop_the_others(path: str) -> None:
     async def scenario() -> None:
         async with serving() as served:
-            with _slow_client(served.listener.port) as slow:
+            with slow_client(served.listener.port) as slow:
                 slow.sendall(framed(b"a"))
                 (slow_slot,) = await _slots(served, 1)
                 stuck = CountedRange(path, 0, len(CONTENT))

@@ -261,7 +261,10 @@ class SocketSender(Sender):
             return False
         if send_framed_range is None or self._is_closed or sendable.is_revoked or sendable.length > _TURN_BYTES_MAX:
             return False
-        return self._can_send() and sendable.is_resident()
+        try:
+            return self._can_send() and sendable.is_resident()
+        except BarnabasError:  # it will be met again, where the connection is ended for it
+            return False
 
     def _send_at_once(self, head: bytes, sendable: SendableRange, tail: bytes) -> None:
         """The usual reply: one call sends what the peer takes of it, and only the rest is queued."""

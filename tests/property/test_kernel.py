@@ -189,6 +189,11 @@ def test_seek_in_mutated_run_agrees(run: bytes, target: int) -> None:
     assert outcome(compiled.seek_offset, run, target) == outcome(reference.seek_offset, run, target)
 
 
+@given(st.binary(max_size=300), st.sampled_from([(12, 0, True), (12, 8, False), (8, 0, False), (8, 4, False)]), INT64)
+def test_floor_in_any_bytes_agrees(entries: bytes, column: tuple[int, int, bool], target: int) -> None:
+    assert compiled.floor_entry(entries, *column, target) == reference.floor_entry(entries, *column, target)
+
+
 @given(
     runs(),
     st.integers(0, 2**62) | st.just(0),

@@ -180,6 +180,7 @@ sinks:
   screen:
     from: words
     console: true
+    rows: 1
   copies:
     from: words
     topic: copies
@@ -225,6 +226,8 @@ def test_running_pipeline_stops_after_its_batch_and_survives_broker_and_callback
     assert {copy.value for copy in copies} == {b"one", b"two", b"three", b"four"}
     assert dict(copies[0].headers) == {"origin": b"words@0"}
     assert ["one", "k", "0"] in [row for _, _, _, rows, _ in kept.rows for row in rows]
+    assert all(len(rows) == min(total, 1) for _, _, _, rows, total in kept.rows)
+    assert sum(total for *_, total in kept.rows) >= 4
     assert [view.state for view in kept.views] == ["done", "done"]
     with BlockingClient(broker.bootstrap) as client:
         committed = client.committed_offsets("shown.copies")

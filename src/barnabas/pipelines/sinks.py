@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from barnabas.pipelines.compile import Compiled
+from barnabas.pipelines.console_task import SHOWN_DDL, ConsoleTask
 from barnabas.pipelines.file_tasks import RESULT_DDL, ParquetTask
 from barnabas.pipelines.files import ParquetDirectory, WrittenFile
 from barnabas.pipelines.lakehouse import delta_writer, iceberg_writer, query_id_of
@@ -88,11 +89,8 @@ class Starter:
 
     def _console(self, sink: Sink) -> Callable[[DataFrame, int], None]:
         def write(rows: DataFrame, batch_id: int) -> None:
-            table = rows.toArrow()
-            shown = [
-                ["" if value is None else str(value) for value in row.values()]
-                for row in table[: sink.rows].to_pylist()
-            ]
-            self.show_rows(sink.name, batch_id, table.column_names, shown, table.num_rows)
+            parts = rows.mapInArrow(ConsoleTask(sink.rows), SHOWN_DDL).collect()
+            shown = [row for part in parts for row in part["shown"]][: sink.rows]
+            self.show_rows(sink.name, batch_id, rows.columns, shown, sum(part["total"] for part in parts))
 
         return write

@@ -50,7 +50,7 @@ run-broker: $(VENV)/.runtime
 # Spark's tests have processes of their own: a driver is shared by all tests of its process, and is theirs alone.
 # They mostly wait, for a JVM or for each other, so that the rest runs beside them.
 test: lint
-	@echo "tests: two runs at once, about ten minutes; each is shown when it ends"
+	@echo "tests: two runs at once, about a quarter of an hour; each is shown when it ends"
 	@$(MAKE) --no-print-directory --output-sync=target -j2 test-core test-spark
 
 test-core: $(VENV)/.dev

@@ -5,6 +5,7 @@ import contextlib
 import os
 import resource
 import socket
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -14,7 +15,7 @@ from barnabas.net.idle import IdleWheel
 from barnabas.net.server import ListenerSpec, ServerOptions
 from barnabas.net.sockets import SocketListening
 from barnabas.net.wakefulness import Wakefulness
-from tests.support.network import FramingSlot, framed, is_closed_by_peer, read_frame, run, serving, until
+from tests.support.network import FramingSlot, Served, framed, is_closed_by_peer, read_frame, run, serving, until
 
 
 def _echo(slot: FramingSlot, frame: memoryview) -> None:
@@ -182,19 +183,25 @@ def test_stop_answers_what_was_taken_and_accepts_nobody() -> None:
     run(scenario())
 
 
+@contextlib.asynccontextmanager
+async def just_accepted(served: Served, turns: int) -> AsyncIterator[socket.socket]:
+    """A client whose connection the server has taken so many turns of the loop ago."""
+    with socket.create_connection(("127.0.0.1", served.listener.port), timeout=5) as client:
+        (listening,) = served.server._listening
+        assert isinstance(listening, SocketListening)
+        listening._accept_waiting()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        yield client
+
+
 @pytest.mark.parametrize("turns", range(4))
 def test_stop_ends_a_connection_that_was_accepted_a_moment_ago(turns: int) -> None:
     async def scenario() -> None:
-        async with serving() as served:
-            with socket.create_connection(("127.0.0.1", served.listener.port), timeout=5) as client:
-                (listening,) = served.server._listening
-                assert isinstance(listening, SocketListening)
-                listening._accept_waiting()
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                await served.server.stop(grace_seconds=5)
-                assert served.server.counters.connections_open == 0
-                assert await asyncio.to_thread(client.recv, 1) == b""
+        async with serving() as served, just_accepted(served, turns) as client:
+            await served.server.stop(grace_seconds=5)
+            assert served.server.counters.connections_open == 0
+            assert await asyncio.to_thread(client.recv, 1) == b""
 
     run(scenario())
 
@@ -202,17 +209,11 @@ def test_stop_ends_a_connection_that_was_accepted_a_moment_ago(turns: int) -> No
 @pytest.mark.parametrize("turns", range(4))
 def test_dropping_ends_a_connection_that_was_accepted_a_moment_ago(turns: int) -> None:
     async def scenario() -> None:
-        async with serving() as served:
-            with socket.create_connection(("127.0.0.1", served.listener.port), timeout=5) as client:
-                (listening,) = served.server._listening
-                assert isinstance(listening, SocketListening)
-                listening._accept_waiting()
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                served.server.drop_connections()
-                await until(lambda: not served.server.counters.connections_open)
-                with contextlib.suppress(ConnectionResetError):
-                    assert await asyncio.to_thread(client.recv, 1) == b""
+        async with serving() as served, just_accepted(served, turns) as client:
+            served.server.drop_connections()
+            await until(lambda: not served.server.counters.connections_open)
+            with contextlib.suppress(ConnectionResetError):
+                assert await asyncio.to_thread(client.recv, 1) == b""
 
     run(scenario())
 

@@ -7,8 +7,9 @@ of a small reply (`inlined`) are read at once, if they are in the page cache.
 descriptors that are its own) once the transport has sent what it was given before. Buffers before a range are sent
 with MSG_MORE, so that the head of a reply shares its packet with the first records. Of the few bytes behind them
 sendfile knows nothing, so the socket is corked until they are in: a packet of their own would wake the reader once
-more. `StreamSender` serves transports that have no descriptor to write to (TLS, a simulated network): it reads pieces
-of bounded size.
+more. The usual reply, a head, one range and a tail, goes through one call that does all of this (`framed_range`), as
+far as the peer takes it at once. `StreamSender` serves transports that have no descriptor to write to (TLS, a simulated
+network): it reads pieces of bounded size.
 
 Invariants: every range is released exactly once, whatever happens; before each piece a revoked range ends the
 connection; a range that is not in the page cache is loaded in a worker thread first, also when it went cold while the

@@ -3,7 +3,6 @@
 `reset` and `watch` are in modules of their own. What is shown is put together by `group_view`.
 """
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -155,12 +154,12 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Delete groups with their committed offsets. On a terminal you are asked first."""
-    from barnabas.cli.output import complain, say
+    from barnabas.cli.output import complain, confirm, say
     from barnabas.client.groups import delete_groups
     from barnabas.wire.errors import ErrorCode
 
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"Delete {', '.join(groups)} with all committed offsets?", abort=True, err=True)
+    if not yes:
+        confirm(f"Delete {', '.join(groups)} with all committed offsets?", "nothing deleted")
 
     async def work(cluster: "Cluster") -> "dict[str, KafkaError | None]":
         return await delete_groups(cluster, list(dict.fromkeys(groups)))
@@ -211,6 +210,3 @@ def commit(
             say_json({"group": group, "topic": topic, "partition": index, "offset": offset})
     else:
         say(f"committed {plural(len(wanted), 'offset')} for group '{group}'")
-
-
-# --- what the commands of groups share --------------------------------------------------------------------------

@@ -52,8 +52,21 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
 
 def _asked_for(arguments: Sequence[str]) -> Iterable[str]:
     """The one command that a command line names; all, where help or a suggestion may need them."""
-    name = next((argument for argument in arguments if not argument.startswith("-")), None)
+    name = _command_name(arguments)
     return (name,) if name in COMMANDS else COMMANDS
+
+
+def _command_name(arguments: Sequence[str]) -> str | None:
+    return next((argument for argument in arguments if not argument.startswith("-")), None)
+
+
+def _or_help(arguments: list[str]) -> list[str]:
+    """`barnabas` alone, and a group of commands alone, show what there is."""
+    name = _command_name(arguments)
+    is_group_alone = (
+        name in COMMANDS and arguments[-1] == name and hasattr(import_module(f"barnabas.cli.{name}"), "app")
+    )
+    return [*arguments, "--help"] if is_group_alone or not arguments else arguments
 
 
 def _show_version(is_wanted: bool) -> None:
@@ -85,7 +98,7 @@ def run(arguments: list[str]) -> int:
     sys.excepthook = _report_bug
     try:
         command = typer.main.get_command(make_app(_asked_for(arguments)))
-        result = command(arguments or ["--help"], prog_name="barnabas", standalone_mode=False)
+        result = command(_or_help(arguments), prog_name="barnabas", standalone_mode=False)
     except typer.TyperException as error:
         complain(_usage_line(error))
         return 1

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+import typer
+
 from barnabas.storage.findings import Finding, Severity
 
 if TYPE_CHECKING:
@@ -51,6 +53,31 @@ def remark(text: str) -> None:
     """A line that is not part of the result."""
     sys.stdout.flush()
     console(on_error_stream=True).print(text, style="yellow")
+
+
+def confirm(question: str, otherwise: str) -> None:
+    """Asks the person at the terminal; any answer but yes ends the command with exit status 1.
+
+    Nobody is asked where standard input is no terminal: a script means what it says.
+    """
+    if not sys.stdin.isatty():
+        return
+    sys.stdout.flush()
+    try:
+        answer = None
+        while answer not in ("y", "yes", "n", "no", ""):
+            sys.stderr.write(f"{question} [y/N]: ")
+            sys.stderr.flush()
+            line = sys.stdin.readline()
+            answer = line.strip().lower()
+    except KeyboardInterrupt:
+        sys.stderr.write("\n")  # the shell's prompt should not stand behind the question
+        raise
+    if not line:  # Ctrl-D
+        sys.stderr.write("\n")
+    if answer not in ("y", "yes"):
+        remark(otherwise)
+        raise typer.Exit(1)
 
 
 def say_findings(findings: Sequence[Finding]) -> None:

@@ -1,6 +1,5 @@
 """`barnabas topic`: makes, shows, changes and deletes topics."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -256,12 +255,14 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Delete topics with everything in them. On a terminal you are asked first."""
-    from barnabas.cli.output import say
+    from barnabas.cli.output import confirm, say
     from barnabas.client.admin import Admin
     from barnabas.client.errors import UnknownTopic
 
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"Delete {', '.join(names)} and everything in it?", abort=True, err=True)
+    if not yes:
+        confirm(
+            f"Delete {', '.join(names)} and everything in {'it' if len(names) == 1 else 'them'}?", "nothing deleted"
+        )
 
     async def work(cluster: "Cluster") -> None:
         for name in names:

@@ -57,6 +57,11 @@ def test_address_comes_from_the_environment(
     ("arguments", "line"),
     [
         (["topic", "list", "-b", "a b"], "not an address of the form HOST:PORT: 'a b'"),
+        (["topic", "list", "-b", "[::1]:1"], "no broker answers at [::1]:1"),
+        (
+            ["topic", "list", "-b", "::1:9092"],
+            "not an address of the form HOST:PORT: '::1:9092' (an IPv6 address",
+        ),
         (["topic", "alter", "orders"], "nothing to change; give --partitions, --set or --unset"),
         (["topic", "create", "orders", "--set", "x"], "--set wants NAME=VALUE, not 'x'"),
         (["produce", "orders", "--header", "=x"], "--header wants NAME=VALUE, not '=x'"),

@@ -88,6 +88,15 @@ def test_up_says_when_it_is_ready_serves_and_stops_on_a_signal(tmp_path: Path, n
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="there is no IPv6 here")
+def test_ipv6_address_is_said_as_commands_take_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with running(tmp_path, "--listen", "[::1]:0") as process:
+        found = re.search(r"ready on (\[::1\]:\d+);", ready_line(process))
+        assert found
+        assert main.run(["cluster", "describe", "--bootstrap", found[1]]) == 0
+        assert f" {found[1]} " in capsys.readouterr().out
+
+
 def test_up_serves_metrics_and_health(tmp_path: Path) -> None:
     with running(tmp_path, "--listen", "127.0.0.1:0", "--metrics-port", "0") as process:
         port = re.search(r"metrics on port (\d+)", ready_line(process))
@@ -152,6 +161,7 @@ def test_directory_of_a_running_broker_is_said_in_one_line(tmp_path: Path, capsy
         (["--set", "num.partitions"], "--set wants NAME=VALUE"),
         (["--listen", "localhost"], "--listen localhost is not allowed; it must be HOST:PORT"),
         (["--listen", "localhost:65536"], "--listen localhost:65536 is not allowed"),
+        (["--listen", "::1:9092"], "it must be HOST:PORT (an IPv6 address stands in brackets, as in [::1]:9092)"),
         (["--config", "missing.properties"], "cannot read missing.properties: No such file or directory"),
         (["--log-format", "xml"], "'xml' is not one of 'text', 'json'"),
         (["--metrics-port", "70000"], "--metrics-port': 70000 is not in the range 0<=x<=65535"),

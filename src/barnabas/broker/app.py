@@ -19,6 +19,7 @@ from functools import partial
 from random import Random
 from typing import Final, Self
 
+from barnabas.base.addresses import address_text
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import DiskFailed
 from barnabas.base.filesystem import FileSystem, LocalFileSystem
@@ -124,7 +125,7 @@ class Broker:
     @property
     def bootstrap(self) -> str:
         """Where clients find it."""
-        return ",".join(f"{one.advertised_host}:{one.advertised_port}" for one in self.listeners)
+        return ",".join(address_text(one.advertised_host, one.advertised_port) for one in self.listeners)
 
     @property
     def server_options(self) -> ServerOptions:

@@ -40,6 +40,7 @@ def describe(as_json: AsJson = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) 
 
 
 async def _describe(cluster: "Cluster") -> dict[str, Any]:
+    from barnabas.base.addresses import address_text
     from barnabas.client.admin import Admin
 
     admin = Admin(cluster)
@@ -53,7 +54,7 @@ async def _describe(cluster: "Cluster") -> dict[str, Any]:
         brokers.append(
             {
                 "id": broker.node_id,
-                "address": f"{broker.host}:{broker.port}",
+                "address": address_text(broker.host, broker.port),
                 "rack": broker.rack,
                 "leads": sum(partition.leader_id == broker.node_id for partition in partitions),
                 "replicas": sum(broker.node_id in partition.replicas for partition in partitions),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from barnabas.base.addresses import address_text
 from barnabas.base.ids import TimestampMs, TopicPartition
 from barnabas.cli.group_lag import LagMeter, PartitionLag, longest_behind_ms, total_lag
 from barnabas.cli.output import plural
@@ -65,7 +66,7 @@ def heading(description: GroupDescription) -> str:
     if description.protocol_type not in ("", "consumer"):
         facts.append(f"of type {description.protocol_type}")
     node = description.coordinator
-    facts.append(f"coordinator {node.node_id} at {node.host}:{node.port}")
+    facts.append(f"coordinator {node.node_id} at {address_text(node.host, node.port)}")
     return f"group '{description.group}' is {description.state}: {', '.join(facts)}"
 
 

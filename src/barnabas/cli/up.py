@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 import barnabas
+from barnabas.base.addresses import bracket_hint
 from barnabas.base.errors import InvalidSetting
 from barnabas.base.logs import LogFormat, configure_logging, fields
 from barnabas.cli.output import human_bytes, plural, say
@@ -111,8 +112,8 @@ def make_settings(
 
 def _listener(address: str) -> str:
     host, separator, port = address.rpartition(":")
-    if not separator or not port.isdecimal() or int(port) > _PORT_MAX:
-        raise InvalidSetting(f"--listen {address} is not allowed; it must be HOST:PORT")
+    if not separator or not port.isdecimal() or int(port) > _PORT_MAX or bracket_hint(address):
+        raise InvalidSetting(f"--listen {address} is not allowed; it must be HOST:PORT{bracket_hint(address)}")
     return f"PLAINTEXT://{host}:{port}"
 
 

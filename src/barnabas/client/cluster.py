@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+from barnabas.base.addresses import address_text, bracket_hint
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import InvalidSetting
 from barnabas.base.ids import TopicPartition
@@ -201,7 +202,7 @@ class Cluster:
             except NetworkFailed as error:
                 reason = str(error)
                 _LOG.debug("broker does not answer", extra={"host": host, "port": port, "reason": reason})
-        raise ClusterUnreachable([f"{host}:{port}" for host, port in addresses], reason)
+        raise ClusterUnreachable([address_text(host, port) for host, port in addresses], reason)
 
     async def call(self, node_id: int, api_key: int, values: Values, *, wait_seconds: float = 0.0) -> Message:
         """One request to one broker, tried once."""
@@ -214,7 +215,7 @@ class Cluster:
             connection = self._connections.get(key)
             if connection is None or connection.is_closed:
                 if self._is_closed:
-                    raise ConnectFailed(f"{host}:{port} is not connected to: the cluster was closed")
+                    raise ConnectFailed(f"{address_text(host, port)} is not connected to: the cluster was closed")
                 options = self.options.connection
                 connection = await BrokerConnection.open(self._network, host, port, options, self._buffers)
                 if self._is_closed:  # in the meantime
@@ -276,5 +277,6 @@ def parse_address(address: str) -> tuple[str, int]:
     found = _ADDRESS.fullmatch(address.strip())
     port = DEFAULT_PORT if found is None or found["port"] is None else int(found["port"])
     if found is None or not 0 < port < 65536:
-        raise InvalidSetting(f"not an address of the form HOST:PORT: {address.strip()!r}")
+        hint = bracket_hint(address)
+        raise InvalidSetting(f"not an address of the form HOST:PORT: {address.strip()!r}{hint}")
     return found["ipv6"] or found["host"], port

@@ -25,6 +25,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 from uuid import UUID
 
+from barnabas.base.addresses import address_text
 from barnabas.base.uuid import parse_uuid, uuid_text
 from barnabas.metadata.errors import CorruptNode
 from barnabas.metadata.json_node import JsonObject, decode_json, encode_json
@@ -59,8 +60,7 @@ class Endpoint:
     port: int
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.listener}://{host}:{self.port}"
+        return f"{self.listener}://{address_text(self.host, self.port)}"
 
 
 @dataclass(frozen=True, slots=True)

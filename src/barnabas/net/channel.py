@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
+from barnabas.base.addresses import address_text
 from barnabas.net.buffers import ReceiveBuffers
 from barnabas.net.errors import ChannelClosed, ConnectFailed
 from barnabas.net.framing import FrameReceiver
@@ -54,7 +55,7 @@ class Channel(FrameReceiver):
         in_flight_max: int = 5,
     ) -> "Channel":
         """ConnectFailed when there is no connection in time. Channels of one loop may share their buffers."""
-        name = f"{host}:{port}"
+        name = address_text(host, port)
         channel = cls(name, buffers or ReceiveBuffers(), reply_bytes_max, in_flight_max)
         try:
             async with asyncio.timeout(timeout_seconds):

@@ -1,5 +1,6 @@
 """What goes wrong between two processes. Who opened a connection hears of it by one of these."""
 
+from barnabas.base.addresses import address_text
 from barnabas.base.errors import BarnabasError
 
 
@@ -11,7 +12,7 @@ class ListenFailed(NetworkFailed):
     """An address cannot be listened on: taken, unknown, or not allowed."""
 
     def __init__(self, host: str, port: int, cause: OSError) -> None:
-        super().__init__(f"cannot listen on {host or '*'}:{port}: {cause.strerror or cause}")
+        super().__init__(f"cannot listen on {address_text(host or '*', port)}: {cause.strerror or cause}")
         self.errno = cause.errno
 
 

@@ -79,7 +79,7 @@ def test_peer_that_speaks_another_protocol_is_given_up() -> None:
             writer.close()
 
         async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-            with pytest.raises(ChannelClosed, match="announced a reply"):
+            with pytest.raises(ChannelClosed, match="a web server answers there, in HTTP"):
                 await _open(server.sockets[0].getsockname()[1])
 
     run(scenario())

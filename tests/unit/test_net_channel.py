@@ -105,6 +105,7 @@ def test_request_without_reply_is_sent_and_not_awaited() -> None:
         (_ID.pack(2) + b"xx", "response header"),
         (_ID.pack(-5), "announced a reply of -5 bytes"),
         (_ID.pack(2_000_000), "announced a reply of 2000000 bytes"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "a web server answers there, in HTTP"),
         (b"", "the peer closed it"),
     ],
 )

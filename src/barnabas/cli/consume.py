@@ -86,7 +86,7 @@ def consume(
     async def work(cluster: "Cluster") -> None:
         await _consume(cluster, topic, partition, start_point, isolation, limit, follow, render)
 
-    with_cluster(bootstrap, work)
+    with_cluster(bootstrap, work, is_stream=True)
 
 
 def _consume_as_member(
@@ -110,7 +110,7 @@ def _consume_as_member(
     async def work(cluster: "Cluster") -> None:
         await consume_as_member(cluster, group, topic, isolation, reset, printer, follow=follow)
 
-    with_cluster(bootstrap, work)
+    with_cluster(bootstrap, work, is_stream=True)
 
 
 async def _consume(

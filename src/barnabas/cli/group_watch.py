@@ -49,7 +49,7 @@ def watch(
         await _watch(cluster, group, isolation_of(committed), screen, interval, limit)
 
     with screen:
-        with_cluster(bootstrap, work)
+        with_cluster(bootstrap, work, is_stream=True)
 
 
 async def _watch(

@@ -99,7 +99,7 @@ def produce(
         except OSError as error:
             raise CommandFailed(f"cannot read {path}: {error.strerror}") from error
         sending = _Sending(topic, partition, line_format, options, source)
-        with_cluster(bootstrap, sending.run)
+        with_cluster(bootstrap, sending.run, is_stream=True)
     remark(f"produced {plural(sending.records, 'record')} ({human_bytes(sending.read_bytes)}) to '{topic}'")
 
 

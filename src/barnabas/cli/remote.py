@@ -4,7 +4,9 @@ An error becomes one line that says what to do next. The client is imported when
 completion stay quick.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 _CONNECT_SECONDS_MAX: Final = 5.0
 _RETRY_SECONDS_MAX: Final = 30.0
+_SILENT_SECONDS_MAX: Final = 2.0
 
 _Result = TypeVar("_Result")
 
@@ -39,8 +42,13 @@ class CommandFailed(BarnabasError):  # noqa: N818 - named as the fact that it is
     """The command cannot do what was asked; the message is for the person who asked."""
 
 
-def with_cluster(bootstrap: str, work: "Callable[[Cluster], Coroutine[Any, Any, _Result]]") -> _Result:
-    """Runs the work on a cluster that answers; its errors become `CommandFailed`."""
+def with_cluster(
+    bootstrap: str, work: "Callable[[Cluster], Coroutine[Any, Any, _Result]]", *, is_stream: bool = False
+) -> _Result:
+    """Runs the work on a cluster that answers; its errors become `CommandFailed`.
+
+    When it takes long, a line says what it waits for. A stream takes long by nature, and speaks for itself.
+    """
     import uvloop
 
     from barnabas.client.cluster import Cluster, ClusterOptions
@@ -52,20 +60,45 @@ def with_cluster(bootstrap: str, work: "Callable[[Cluster], Coroutine[Any, Any, 
     options = ClusterOptions(connection, retry_timeout_seconds=_RETRY_SECONDS_MAX)
 
     async def run() -> _Result:
-        async with Cluster(bootstrap, options) as cluster:
+        async with AsyncExitStack() as stack:
+            cluster = Cluster(bootstrap, options)
+            saying = asyncio.get_running_loop().call_later(_SILENT_SECONDS_MAX, _say_waiting, bootstrap, cluster)
+            stack.callback(saying.cancel)
+            await stack.enter_async_context(cluster)
+            if is_stream:
+                saying.cancel()
             return await work(cluster)
 
     try:
         return uvloop.run(run())
     except ClusterUnreachable as error:
-        raise CommandFailed(_unreachable_line(error)) from error
+        raise CommandFailed(uvloop.run(_unreachable_line(error))) from error
     except KafkaError as error:
         raise CommandFailed(error_line(error)) from error
 
 
-def _unreachable_line(error: "ClusterUnreachable") -> str:
-    reason = "" if "refused" in error.reason else f" ({error.reason})"
-    return f"no broker answers at {', '.join(error.addresses)}{reason}; start one with 'barnabas up'"
+def _say_waiting(bootstrap: str, cluster: "Cluster") -> None:
+    from barnabas.cli.output import remark
+
+    problem = "" if cluster.problem is None else f": {cluster.problem}"
+    remark(f"waiting for an answer from {bootstrap}{problem}")
+
+
+async def _unreachable_line(error: "ClusterUnreachable") -> str:
+    """What a person should do about it, which depends on who listens there, if anybody."""
+    nobody = f"no broker answers at {', '.join(error.addresses)}"
+    if "refused" in error.reason:
+        return f"{nobody}; start one with 'barnabas up'"
+    from barnabas.client.cluster import parse_address
+    from barnabas.client.strangers import Stranger, recognise
+
+    for address in error.addresses:
+        stranger = await recognise(*parse_address(address))
+        if stranger is Stranger.HTTP:
+            return f"{address} is {stranger.value}, not a Kafka broker; --bootstrap wants the address of a broker"
+        if stranger is Stranger.TLS:
+            return f"{address} is {stranger.value}, which is not supported yet; --bootstrap wants a PLAINTEXT listener"
+    return f"{nobody} ({error.reason}); is that the address of a broker? 'barnabas up' starts one"
 
 
 def error_line(error: "KafkaError") -> str:

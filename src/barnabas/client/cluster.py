@@ -86,6 +86,8 @@ class Cluster:
         self.clock = clock or SystemClock()
         self.source = source or random.Random()
         self.view = ClusterView()
+        self.problem: KafkaError | NetworkFailed | None = None
+        """Why a call is being tried again, for whoever wonders what it waits for; None while none is."""
         self.coordinators = Coordinators(self.any_connection)
         self._network = network or SocketNetwork()
         self._buffers = ReceiveBuffers()
@@ -255,6 +257,7 @@ class Cluster:
                         if self._is_closed:
                             raise
                         problem = error
+                    self.problem = problem
                     _LOG.debug("trying again", extra={"what": what, "problem": str(problem)})
                     await asyncio.sleep(self.backoff_seconds(tries))
                     tries += 1
@@ -264,6 +267,8 @@ class Cluster:
                 ErrorCode.REQUEST_TIMED_OUT,
                 message if problem is None else f"{message}; the last problem was: {problem}",
             ) from problem
+        finally:
+            self.problem = None
 
     def backoff_seconds(self, tries: int) -> float:
         """The pause after so many failures: doubled each time, and a little different for every client."""

@@ -24,6 +24,8 @@ from barnabas.wire.errors import MalformedResponse
 from barnabas.wire.framing import correlation_id_of
 
 _CORRELATION_ID_MAX: Final = 2**31 - 1
+_HTTP_LENGTH: Final = int.from_bytes(b"HTTP", "big")
+"""What the first bytes of a web server's answer are when they are read as a frame's length."""
 
 
 class Channel(FrameReceiver):
@@ -134,7 +136,10 @@ class Channel(FrameReceiver):
             reply.set_result(frame)
 
     def frame_refused(self, length: int) -> None:
-        self._end(f"it announced a reply of {length} bytes, where 0 to {self._frame_bytes_max} are allowed")
+        if length == _HTTP_LENGTH:
+            self._end("a web server answers there, in HTTP")
+        else:
+            self._end(f"it announced a reply of {length} bytes, where 0 to {self._frame_bytes_max} are allowed")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)

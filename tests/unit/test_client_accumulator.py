@@ -11,11 +11,13 @@ from barnabas.client.column_builder import ColumnBuilder, record_bytes_max
 from barnabas.records.batch import Codec
 from barnabas.records.columns import encode_batches
 from barnabas.records.reader import read_records
+from barnabas.wire.errors import ErrorCode, KafkaError
 
 A = TopicPartition("orders", 0)
 B = TopicPartition("orders", 1)
 LOOP = asyncio.new_event_loop()
 LOOP.close()
+REFUSED = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
 
 def _accumulator(batch_bytes_max: int = 1000, linger_seconds: float = 0.5) -> Accumulator:
@@ -66,7 +68,7 @@ def test_second_batch_of_a_partition_waits_for_the_first() -> None:
     assert second.is_new_batch, "what is on its way takes no more records"
     other = _append(accumulator, B, b"z").batch
     assert _ready(accumulator, 1.0) == [other]
-    accumulator.put_back(first, not_before=5.0)
+    accumulator.put_back(first, 5.0, REFUSED)
     assert _ready(accumulator, 1.0) == [other]
     assert _ready(accumulator, 5.0) == [first, other]
     accumulator.take(first)
@@ -97,7 +99,7 @@ def test_batches_of_a_partition_leave_in_order_whatever_happens(steps: list[tupl
                 accumulator.finish(batch)
                 finished.setdefault(batch.partition, []).append(batch)
             else:
-                accumulator.put_back(batch, 0.0)
+                accumulator.put_back(batch, 0.0, REFUSED)
         accumulator.check_invariants()
     for partition, batches in finished.items():
         assert appended[partition][: len(batches)] == batches

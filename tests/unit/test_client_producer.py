@@ -2,18 +2,21 @@
 
 import asyncio
 import random
+import re
 
 import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.cluster import Cluster, ClusterOptions
 from barnabas.client.connection import ConnectionOptions
+from barnabas.client.delivery_status import DeliveryStatus
 from barnabas.client.errors import UnknownTopic
 from barnabas.client.producer import Delivered, Producer, ProducerOptions
 from barnabas.records.batch import Codec, read_header
 from barnabas.records.builder import Header
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.leaders import NodeEndpoint
 from tests.support.network import run
 from tests.support.played_cluster import Fault, PlayedCluster
 
@@ -232,6 +235,81 @@ def test_partition_that_is_not_there_is_refused() -> None:
         ):
             with pytest.raises(UnknownTopic, match="partitions 0 to 1, not 2"):
                 await producer.send("orders", b"x", partition=2)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("fault", "problem"),
+    [
+        (ErrorCode.KAFKA_STORAGE_ERROR, "KAFKA_STORAGE_ERROR: orders-0: as the test wants it"),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, "NOT_LEADER_OR_FOLLOWER: orders-0: as the test wants it"),
+        (Fault.CLOSE, "the connection to 127.0.0.1:[0-9]+ is closed: the peer closed it"),
+        (Fault.SILENCE, None),
+    ],
+)
+def test_status_says_whom_records_wait_for_and_why(fault: Fault | ErrorCode, problem: str | None) -> None:
+    patient = ClusterOptions(backoff_seconds_min=0.001)
+
+    async def scenario() -> None:
+        async with (
+            PlayedCluster({"orders": 1}) as played,
+            Cluster(played.bootstrap, patient) as cluster,
+            Producer(cluster, IMMEDIATE) as producer,
+        ):
+            await (await producer.send("orders", b"first"))
+            assert producer.status() == DeliveryStatus(1, 0, 0, ())
+            played.faults[ApiKey.PRODUCE] += [fault] * 1000
+            deliveries = [await producer.send("orders", b"%d" % number) for number in range(5)]
+            asked = played.count(ApiKey.PRODUCE)
+            while played.count(ApiKey.PRODUCE) < asked + (1 if fault is Fault.SILENCE else 2):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            status = producer.status()
+            assert (status.delivered_records, status.failed_records, status.pending_records) == (1, 0, 5)
+            (obstacle,) = status.obstacles
+            assert obstacle.partition == ORDERS
+            assert obstacle.leader == NodeEndpoint(1, "127.0.0.1", played.port(1), None)
+            if problem is None:
+                assert obstacle.problem is None
+            else:
+                assert re.fullmatch(problem, str(obstacle.problem))
+            played.faults[ApiKey.PRODUCE].clear()
+            if fault is not Fault.SILENCE:
+                await deliveries[-1]
+                assert producer.status() == DeliveryStatus(6, 0, 0, ())
+            await producer.close()
+
+    run(scenario())
+
+
+def test_status_counts_what_was_given_up() -> None:
+    async def scenario() -> None:
+        async with PlayedCluster({"orders": 1}) as played, Cluster(played.bootstrap, QUICK) as cluster:
+            producer = Producer(cluster, ProducerOptions(linger_seconds=100))
+            played.faults[ApiKey.PRODUCE].append(ErrorCode.INVALID_RECORD)
+            await producer.send("orders", b"refused")
+            with pytest.raises(KafkaError, match="INVALID_RECORD"):
+                await producer.flush()
+            await producer.send("orders", b"never sent")
+            await producer.close()
+            status = producer.status()
+            assert (status.delivered_records, status.failed_records, status.pending_records) == (0, 1, 1)
+
+    run(scenario())
+
+
+def test_metadata_that_cannot_be_refreshed_fails_no_record() -> None:
+    """A full batch makes the producer look for new partitions when its metadata is old."""
+    forgetful = ClusterOptions(metadata_age_seconds_max=0, backoff_seconds_min=0.001)
+
+    async def scenario() -> None:
+        async with PlayedCluster({"orders": 1}) as played, Cluster(played.bootstrap, forgetful) as cluster:
+            async with Producer(cluster, ProducerOptions(linger_seconds=0, batch_bytes_max=400)) as producer:
+                await producer.send("orders", b"first")
+                played.faults[ApiKey.METADATA] += [Fault.CLOSE, ErrorCode.LEADER_NOT_AVAILABLE, Fault.CLOSE]
+                for _ in range(10):
+                    await producer.send("orders", b"x" * 300)
+            assert len(_values(played)) == 11
 
     run(scenario())
 

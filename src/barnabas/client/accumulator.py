@@ -19,6 +19,7 @@ from typing import NamedTuple
 from barnabas.base.ids import NO_PRODUCER, NO_SEQUENCE, Offset, TimestampMs, TopicPartition
 from barnabas.client.column_builder import ColumnBuilder
 from barnabas.client.column_rows import ColumnRows
+from barnabas.client.delivery_status import Problem
 from barnabas.records.batch import HEADER_BYTES
 from barnabas.wire.errors import KafkaError
 
@@ -56,6 +57,8 @@ class PendingBatch:
     base_sequence: int = NO_SEQUENCE
     tries: int = 0
     not_before: float = 0.0
+    problem: Problem | None = None
+    """Of the last try that failed."""
 
 
 class Appended(NamedTuple):
@@ -167,12 +170,13 @@ class Accumulator:
         assert queue.batches[0] is batch, f"a batch of {batch.partition} out of turn"
         queue.is_in_flight = True
 
-    def put_back(self, batch: PendingBatch, not_before: float) -> None:
-        """It must be sent again, not before some time."""
+    def put_back(self, batch: PendingBatch, not_before: float, problem: Problem) -> None:
+        """It must be sent again, not before some time, because of a problem."""
         queue = self._queues[batch.partition]
         assert queue.is_in_flight, "only what was sent is put back"
         queue.is_in_flight = False
         batch.not_before = not_before
+        batch.problem = problem
         batch.tries += 1
 
     def part(self, batch: PendingBatch, parts: Iterable[ColumnRows]) -> None:
@@ -193,6 +197,10 @@ class Accumulator:
         self.size_bytes -= batch.size_bytes - HEADER_BYTES
         if not queue.batches:
             del self._queues[batch.partition]
+
+    def oldest(self) -> list[PendingBatch]:
+        """The first one of each partition, which the others wait for."""
+        return [queue.batches[0] for queue in self._queues.values()]
 
     def batches(self) -> list[PendingBatch]:
         """All that have not been finished."""

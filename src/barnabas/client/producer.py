@@ -9,7 +9,7 @@ async with Producer(cluster) as producer:
 Whoever has many records as columns sends them with `send_columns`, which makes no Python object of a record.
 
 `send` returns as soon as the record is in a batch; awaiting what it returns waits for the broker. `flush` waits for
-everything. At most `buffer_bytes_max` of records wait; then `send` waits for room.
+everything, `status` says what it waits for. At most `buffer_bytes_max` of records wait; then `send` waits for room.
 
 How batches are sent, sent again and settled is `sender`'s.
 """
@@ -25,10 +25,12 @@ from barnabas.client.accumulator import Accumulator, PendingBatch
 from barnabas.client.cluster import Cluster
 from barnabas.client.column_builder import record_bytes_max
 from barnabas.client.column_rows import columns_bytes, rows_by_partition
+from barnabas.client.delivery_status import DeliveryStatus
 from barnabas.client.errors import UnknownTopic
 from barnabas.client.metadata import TopicMetadata
 from barnabas.client.partitioner import StickyChoice, partition_for_key
 from barnabas.client.sender import ACKS_ALL, ProducerOptions, Sender
+from barnabas.net.errors import NetworkFailed
 from barnabas.records.batch import Buffer
 from barnabas.records.kernel import partition_rows
 from barnabas.records.results import Columns, NoSuchPartition, PartitionedRows
@@ -123,7 +125,8 @@ class Producer:
         if appended.is_full:
             if key is None and partition is None:
                 self._sticky.move_on(topic, self._available(metadata))
-            await self._cluster.topic(topic)  # which looks anew from time to time: partitions may have been added
+            with contextlib.suppress(NetworkFailed, KafkaError):  # the sender meets the same problem, and counts it
+                await self._cluster.topic(topic)  # which looks anew from time to time: partitions may have been added
             await asyncio.sleep(0)  # a caller that never waits would keep the sender from its work
         return Delivery(appended.batch, appended.row)
 
@@ -212,6 +215,10 @@ class Producer:
         failure, self._sender.failure = self._sender.failure, None
         if failure is not None:
             raise failure
+
+    def status(self) -> DeliveryStatus:
+        """How far it is, and what keeps it; also after `close`, of what it gave up."""
+        return self._sender.status()
 
     async def flush(self) -> None:
         """Waits until every record so far is delivered or has failed; raises the first failure since the last flush."""

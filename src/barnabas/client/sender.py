@@ -33,12 +33,14 @@ from barnabas.client.accumulator import (
 )
 from barnabas.client.cluster import Cluster
 from barnabas.client.column_rows import ColumnRows
+from barnabas.client.delivery_status import DeliveryStatus, Obstacle, Problem
 from barnabas.client.errors import raise_for
 from barnabas.net.errors import NetworkFailed
 from barnabas.records.batch import Codec, advance_sequence
 from barnabas.records.columns import build_batch
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from barnabas.wire.leaders import NodeEndpoint
 from barnabas.wire.produce_request import TOPIC_ID_FROM, ProducePartition, ProduceRequest, ProduceTopic
 from barnabas.wire.produce_response import ProducePartitionReply
 
@@ -90,6 +92,26 @@ class Sender:
         self.room = asyncio.Event()
         self.failure: KafkaError | None = None
         """The first since somebody took it."""
+        self._delivered_records = 0
+        self._failed_records = 0
+
+    def status(self) -> DeliveryStatus:
+        return DeliveryStatus(
+            self._delivered_records,
+            self._failed_records,
+            sum(batch.contents.count for batch in self._accumulator.batches()),
+            tuple(
+                Obstacle(batch.partition, self._leader(batch.partition), batch.problem)
+                for batch in self._accumulator.oldest()
+            ),
+        )
+
+    def _leader(self, partition: TopicPartition) -> NodeEndpoint | None:
+        view = self._cluster.view
+        try:
+            return view.brokers[view.leader(partition).leader_id]
+        except KafkaError:
+            return None
 
     def wake(self) -> None:
         """There may be something to send."""
@@ -269,7 +291,7 @@ class Sender:
         self._wake.set()
         return True
 
-    def _settle_error(self, batch: PendingBatch, error: NetworkFailed | KafkaError | MalformedMessage) -> bool:
+    def _settle_error(self, batch: PendingBatch, error: Problem) -> bool:
         now = self._loop.time()
         if isinstance(error, KafkaError) and not error.code.is_retriable:
             self._take_sequence_back(batch, is_identity_lost=error.code in _IDENTITY_LOST)
@@ -277,7 +299,7 @@ class Sender:
             return True
         timeout_seconds = self._options.delivery_timeout_seconds
         if now < batch.opened_at + timeout_seconds:
-            self._accumulator.put_back(batch, now + self._cluster.backoff_seconds(batch.tries))
+            self._accumulator.put_back(batch, now + self._cluster.backoff_seconds(batch.tries), error)
             self._wake.set()
             return False
         self._take_sequence_back(batch, is_identity_lost=True)
@@ -298,8 +320,11 @@ class Sender:
         self._accumulator.finish(batch)
         batch.encoded = None
         batch.contents.forget_contents()
-        if outcome.error is not None and self.failure is None:
-            self.failure = outcome.error
+        if outcome.error is None:
+            self._delivered_records += batch.contents.count
+        else:
+            self._failed_records += batch.contents.count
+            self.failure = self.failure or outcome.error
         batch.outcome.set_result(outcome)
         self.room.set()
         self._wake.set()

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.cli import waiting
 from barnabas.testing import Broker
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import ErrorCode
 from tests.support.command_line import run_line
 
 INTERRUPTED = 130
@@ -56,7 +59,7 @@ def test_produce_sends_a_line_while_it_waits_for_the_next(broker: Broker) -> Non
     assert [record.value for record in broker.records("typed", count=2)] == [b"first", b"second"]
 
 
-def test_produce_that_is_interrupted_is_quiet(broker: Broker) -> None:
+def test_produce_that_is_interrupted_says_what_was_delivered(broker: Broker) -> None:
     broker.create_topic("interrupted")
     with start(broker, "produce", "interrupted") as process:
         assert process.stdin is not None
@@ -66,7 +69,66 @@ def test_produce_that_is_interrupted_is_quiet(broker: Broker) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_SECONDS) == INTERRUPTED
         assert process.stderr is not None
-        assert process.stderr.read() == b""
+        assert process.stderr.read() == b"produced 1 record (5 B) to 'interrupted'\n"
+
+
+def test_produce_that_waits_says_for_whom_and_interrupted_what_is_missing(broker: Broker) -> None:
+    broker.create_topic("full")
+    with start(broker, "produce", "full") as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b"in time\n")
+        process.stdin.flush()
+        broker.records("full", count=1)
+        broker.fail(ApiKey.PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR, times=None)
+        try:
+            process.stdin.write(b"late\nlater\n")
+            process.stdin.flush()
+            waiting = process.stderr.readline().decode()
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=PATIENCE_SECONDS)
+        finally:
+            broker.clear_faults()
+    assert waiting == (
+        f"waiting for broker 1 ({broker.bootstrap}): full-0: a test asked for this error (KAFKA_STORAGE_ERROR);"
+        " 2 records not delivered yet, Ctrl-C gives up\n"
+    )
+    assert process.returncode == INTERRUPTED
+    assert err == b"delivered 1 of 3 records to 'full'; 2 not delivered\n"
+
+
+def test_produce_goes_on_when_the_broker_takes_records_again(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "SILENT_SECONDS", 0.1)
+    broker.create_topic("resumed")
+    broker.fail(ApiKey.PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR, times=5)
+    said = run_line("seq 3 | barnabas produce resumed", broker.bootstrap).splitlines()
+    broker.clear_faults()
+    assert said[0].startswith(f"waiting for broker 1 ({broker.bootstrap}): resumed-0: ")
+    assert said[-1] == "produced 3 records (6 B) to 'resumed'"
+
+
+def test_failure_says_what_was_delivered_in_one_line(broker: Broker) -> None:
+    broker.create_topic("refused")
+    broker.fail(ApiKey.PRODUCE, ErrorCode.INVALID_RECORD)
+    assert run_line("seq 3 | barnabas produce refused", broker.bootstrap) == (
+        "barnabas: refused-0: a test asked for this error (INVALID_RECORD);"
+        " delivered 0 of 3 records to 'refused'; 3 not delivered\n"
+    )
+    assert run_line("printf '{}\\n{}\\n[]\\n' | barnabas produce refused --json", broker.bootstrap) == (
+        'barnabas: line 3: not a JSON object such as {"value": "..."}; produced 2 records (6 B) to \'refused\'\n'
+    )
+
+
+def test_first_refused_record_ends_a_session_that_waits_for_more_lines(broker: Broker) -> None:
+    broker.create_topic("session")
+    broker.fail(ApiKey.PRODUCE, ErrorCode.INVALID_RECORD)
+    with start(broker, "produce", "session") as process:
+        assert process.stdin is not None
+        process.stdin.write(b"refused\n")
+        process.stdin.flush()
+        assert process.wait(PATIENCE_SECONDS) == 1
+        assert process.stderr is not None
+        assert b"delivered 0 of 1 record to 'session'; 1 not delivered" in process.stderr.read()
 
 
 def test_consume_whose_reader_has_gone_is_quiet(broker: Broker) -> None:
@@ -95,7 +157,7 @@ def test_file_is_sent_whole(broker: Broker, tmp_path: Path) -> None:
 
 def test_topic_that_is_not_there_is_made_where_the_broker_does_that(broker: Broker) -> None:
     printed = run_line("echo x | barnabas produce made-by-itself", broker.bootstrap)
-    assert printed == "produced 1 record (2 B) to 'made-by-itself'\n"
+    assert printed == ("created topic 'made-by-itself' with 1 partition\nproduced 1 record (2 B) to 'made-by-itself'\n")
     assert [record.value for record in broker.records("made-by-itself")] == [b"x"]
 
 

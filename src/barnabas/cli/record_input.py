@@ -44,6 +44,8 @@ class LineFormat:
     """Of every record that brings none."""
     headers: Sequence[tuple[str, bytes | None]] = ()
     """Of every record, before its own."""
+    null: bytes | None = None
+    """What stands for null in a line of text, as key or as value; nothing does when this is None."""
 
     def parse(self, line: bytes) -> InputRecord:
         record = self._parse_json(line) if self.is_json else self._parse_text(line)
@@ -52,11 +54,14 @@ class LineFormat:
 
     def _parse_text(self, line: bytes) -> InputRecord:
         if self.key_separator is None:
-            return InputRecord(None, line)
+            return InputRecord(None, self._or_null(line))
         key, separator, value = line.partition(self.key_separator)
         if not separator:
             raise InvalidLine(f"there is no {self.key_separator.decode('utf-8', 'replace')!r} after a key")
-        return InputRecord(key, value)
+        return InputRecord(self._or_null(key), self._or_null(value))
+
+    def _or_null(self, text: bytes) -> bytes | None:
+        return None if text == self.null else text
 
     def _parse_json(self, line: bytes) -> InputRecord:
         try:

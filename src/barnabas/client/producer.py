@@ -109,7 +109,7 @@ class Producer:
         """Puts a record into a batch, waiting for room where there is none."""
         if self._is_closed or self._sending.done():
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the producer is closed")
-        metadata = self._cluster.view.topics.get(topic) or await self._find_topic(topic)
+        metadata = self._cluster.view.topics.get(topic) or await self.find_topic(topic)
         if partition is not None and partition >= len(metadata.partitions):
             metadata = await self._cluster.topic(topic, partition=partition)
         record_bytes = record_bytes_max(key, value, headers)
@@ -145,7 +145,7 @@ class Producer:
         """
         if self._is_closed or self._sending.done():
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the producer is closed")
-        self._raise_failure()
+        self.raise_failure()
         if not columns.count:
             return
         if row_numbers is None:
@@ -153,7 +153,7 @@ class Producer:
         if topic in self._cluster.view.topics:
             metadata = await self._cluster.topic(topic)  # which looks anew from time to time
         else:
-            metadata = await self._find_topic(topic)
+            metadata = await self.find_topic(topic)
         size_bytes = columns_bytes(columns)
         if self._accumulator.size_bytes + size_bytes > self._options.buffer_bytes_max:
             await self._wait_for_room(size_bytes)
@@ -211,7 +211,8 @@ class Producer:
         self._keyless_turns[metadata.name] = turn + -(-partitioned.dealt_rows // run_rows)
         return partitioned
 
-    def _raise_failure(self) -> None:
+    def raise_failure(self) -> None:
+        """Raises the first failure since the last flush, if there was one."""
         failure, self._sender.failure = self._sender.failure, None
         if failure is not None:
             raise failure
@@ -226,7 +227,7 @@ class Producer:
             outcomes = [batch.outcome for batch in self._accumulator.batches()]
             if outcomes:
                 await asyncio.wait(outcomes)
-        self._raise_failure()
+        self.raise_failure()
 
     async def close(self) -> None:
         """Gives up what is not delivered: `flush` first to keep it."""
@@ -236,7 +237,9 @@ class Producer:
             await self._sending
         await self._cluster.close_lane(self._sender)
 
-    async def _find_topic(self, topic: str) -> TopicMetadata:
+    async def find_topic(self, topic: str) -> TopicMetadata:
+        """What is known of a topic; waits for one that is not there, which the broker may be creating."""
+
         async def attempt() -> TopicMetadata:
             try:
                 metadata = await self._cluster.topic(topic, may_create=True)

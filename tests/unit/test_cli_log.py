@@ -89,7 +89,6 @@ def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "line"),
     [
         (["log", "dmp"], "barnabas: No such command 'dmp'. Did you mean 'dump'? See `barnabas log --help`\n"),
-        (["log"], "barnabas: Missing command; see `barnabas log --help`\n"),
         (["log", "dump"], "barnabas: Missing argument 'FILE'; see `barnabas log dump --help`\n"),
         (["log", "dump", "-n", "0", "x"], "see `barnabas log dump --help`\n"),
         (["log", "verify", "/nowhere/at/all"], "barnabas: cannot list /nowhere/at/all: No such file or directory\n"),

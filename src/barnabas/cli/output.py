@@ -7,11 +7,12 @@ or a file goes plain text, never wrapped and without progress, so that `grep` an
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from barnabas.base.clock import SystemClock
 from barnabas.storage.findings import Finding, Severity
 
 if TYPE_CHECKING:
@@ -19,13 +20,17 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _UNWRAPPED_WIDTH: Final = 10_000
-_PROGRESS_BYTES_MIN: Final = 32 << 20
-"""Less is done before a bar could be read."""
+_PROGRESS_SECONDS_MIN: Final = 1.0
+"""Less is over before a bar could be read."""
+_bar_consoles: "Final[list[Console]]" = []
+"""Where a bar is drawn now: a line that is printed there stands above it, by another console it would stand in it."""
 _STYLES: Final = {Severity.ERROR: "bold red", Severity.NOTE: "yellow"}
 
 
 def console(*, on_error_stream: bool = False) -> "Console":
     """A rich console for one of the two streams. Made when needed: importing rich takes as long as some commands."""
+    if on_error_stream and _bar_consoles:
+        return _bar_consoles[-1]
     from rich.console import Console
 
     stream = sys.stderr if on_error_stream else sys.stdout
@@ -115,22 +120,62 @@ def say_table(columns: Sequence[str], rows: "Sequence[Sequence[str | Text]]") ->
 
 
 @contextmanager
-def progress(what: str, total: int, *, unit: str = "bytes") -> Iterator[Callable[[int], None]]:
-    """A bar that the returned function moves on; none when nobody looks, or when there is little to read."""
-    if not sys.stderr.isatty() or (unit == "bytes" and total < _PROGRESS_BYTES_MIN):
+def progress(
+    what: str, total: int | None, *, unit: str = "bytes", is_shown: bool = True
+) -> Iterator[Callable[[int], None]]:
+    """A bar on the terminal that the returned function moves on; it comes when the work has taken a second.
+
+    Without a total it counts. Into a pipe or a file there is none.
+    """
+    if not is_shown or not sys.stderr.isatty():
         yield _ignore
         return
-    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    amount = [DownloadColumn()] if unit == "bytes" else [MofNCompleteColumn(), TextColumn(unit)]
-    columns = [TextColumn("{task.description}"), BarColumn(), *amount, TimeRemainingColumn()]
-    with Progress(*columns, console=console(on_error_stream=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda count: bar.advance(task, count)
+    with ExitStack() as stack:
+        yield _Progress(what, total, unit, stack).advance
 
 
 def _ignore(count: int) -> None:
     """Progress that nobody sees."""
+
+
+class _Progress:
+    """Imports what draws it when there is something to draw."""
+
+    def __init__(self, what: str, total: int | None, unit: str, stack: ExitStack) -> None:
+        self._what = what
+        self._total = total
+        self._unit = unit
+        self._stack = stack
+        self._clock = SystemClock()
+        self._shown_from = self._clock.monotonic() + _PROGRESS_SECONDS_MIN
+        self._done = 0
+        self._draw: Callable[[int], None] | None = None
+
+    def advance(self, count: int) -> None:
+        self._done += count
+        if self._draw is not None:
+            self._draw(self._done)
+        elif self._clock.monotonic() >= self._shown_from:
+            self._draw = self._open()
+
+    def _open(self) -> Callable[[int], None]:
+        from rich import progress as parts
+
+        columns: list[parts.ProgressColumn] = [parts.TextColumn("{task.description}"), parts.BarColumn()]
+        if self._unit != "bytes":
+            columns += [parts.MofNCompleteColumn(), parts.TextColumn(self._unit)]
+        elif self._total is None:
+            columns.append(parts.FileSizeColumn())
+        else:
+            columns.append(parts.DownloadColumn())
+        if self._total is not None:
+            columns.append(parts.TimeRemainingColumn())
+        drawn_on = console(on_error_stream=True)
+        bar = self._stack.enter_context(parts.Progress(*columns, console=drawn_on, transient=True))
+        _bar_consoles.append(drawn_on)
+        self._stack.callback(_bar_consoles.remove, drawn_on)
+        task = bar.add_task(self._what, total=self._total, completed=self._done)
+        return lambda done: bar.update(task, completed=done)
 
 
 def human_bytes(count: int) -> str:

@@ -193,7 +193,8 @@ class _Sending:
         from barnabas.cli.output import progress
         from barnabas.cli.record_input import InvalidLine
 
-        with progress(f"to {self._topic}", _size_bytes(self._source)) as advance:
+        is_typed = self._source.isatty()
+        with progress(f"to {self._topic}", _size_bytes(self._source), is_shown=not is_typed) as advance:
             try:
                 async for line in _lines(self._source, advance):
                     record = self._line_format.parse(line)
@@ -318,8 +319,9 @@ def _waitable_descriptor(source: BinaryIO) -> int | None:
     return descriptor if is_waitable else None
 
 
-def _size_bytes(source: BinaryIO) -> int:
+def _size_bytes(source: BinaryIO) -> int | None:
+    """None of what comes through a pipe."""
     try:
-        return os.fstat(source.fileno()).st_size
+        return os.fstat(source.fileno()).st_size or None
     except UnsupportedOperation:
-        return 0
+        return None

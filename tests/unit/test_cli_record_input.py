@@ -26,6 +26,14 @@ def test_key_is_what_stands_before_the_first_separator() -> None:
         LineFormat(key_separator=b":").parse(b"no key")
 
 
+def test_text_that_stands_for_null_is_a_tombstone_or_no_key() -> None:
+    assert LineFormat(null=b"NULL").parse(b"NULL") == InputRecord(None, None)
+    keyed = LineFormat(key_separator=b":", null=b"")
+    assert keyed.parse(b"k:") == InputRecord(b"k", None)
+    assert keyed.parse(b":v") == InputRecord(None, b"v")
+    assert LineFormat(key_separator=b":").parse(b"k:") == InputRecord(b"k", b""), "nothing stands for null by itself"
+
+
 def test_key_and_headers_for_all_are_added() -> None:
     line_format = LineFormat(is_json=True, key=b"k", headers=[("a", b"1")])
     assert line_format.parse(b'{"value": "v", "headers": {"b": "2"}}') == InputRecord(

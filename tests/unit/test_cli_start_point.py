@@ -4,7 +4,8 @@ from datetime import datetime
 
 import pytest
 
-from barnabas.cli.start_point import InvalidStart, StartKind, StartPoint, parse_start
+from barnabas.base.ids import TopicPartition
+from barnabas.cli.start_point import InvalidStart, StartKind, StartPoint, beyond_end, parse_start
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -37,6 +38,31 @@ def test_place_is_understood(text: str, start: StartPoint) -> None:
 def test_time_without_zone_is_local(text: str) -> None:
     local = datetime.fromisoformat(text).astimezone()
     assert parse_start(text, NOW_MS) == StartPoint(StartKind.TIME, int(local.timestamp() * 1000))
+
+
+@pytest.mark.parametrize(
+    ("start", "line"),
+    [
+        ("7", None),
+        ("8", "offset 8 is beyond the end of orders-0 (7)"),
+        ("12", "topic 'orders' has no record at offset 12 or beyond; it ends at 12"),
+        ("0", None),
+        ("-3", None),
+        ("beginning", None),
+        ("end", None),
+        ("1 hour ago", "topic 'orders' has no record as new as that"),
+    ],
+)
+def test_place_beyond_the_end_is_said(start: str, line: str | None) -> None:
+    ends = {TopicPartition("orders", 0): 7, TopicPartition("orders", 1): 12, TopicPartition("orders", 2): 0}
+    assert beyond_end("orders", parse_start(start, NOW_MS), ends, ends) == line
+
+
+def test_time_that_some_partition_reaches_and_an_empty_topic_are_no_surprise() -> None:
+    partition = TopicPartition("orders", 0)
+    an_hour_ago = parse_start("1 hour ago", NOW_MS)
+    assert beyond_end("orders", an_hour_ago, {partition: 6}, {partition: 7}) is None
+    assert beyond_end("orders", an_hour_ago, {partition: 0}, {partition: 0}) is None
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2 fortnights ago", "hours ago", "1e3", "2023-13-01", "-2 hours"])

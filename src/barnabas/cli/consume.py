@@ -46,6 +46,9 @@ def consume(
             help="How to print a record: {topic} {partition} {offset} {timestamp} {time} {key} {value} {headers}.",
         ),
     ] = None,
+    null: Annotated[
+        str, typer.Option("--null", metavar="TEXT", help="What to print for null: a tombstone, or no key.")
+    ] = "null",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per record.")] = False,
     group: Annotated[
         str | None,
@@ -70,13 +73,17 @@ def consume(
 
       barnabas consume orders --group billing --follow
     """
-    from barnabas.cli.record_output import compile_format, render_json, render_value
+    from barnabas.cli.record_output import compile_format, render_json, value_renderer
     from barnabas.cli.start_point import parse_start
     from barnabas.client.offsets import Isolation
 
     if template is not None and as_json:
         raise CommandFailed("give --format or --json, not both")
-    render = render_json if as_json else render_value if template is None else compile_format(template)
+    shown_null = null.encode("utf-8", "surrogateescape")
+    if as_json:
+        render = render_json
+    else:
+        render = value_renderer(shown_null) if template is None else compile_format(template, shown_null)
     start_point = parse_start(start, SystemClock().now_ms())
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
     if group is not None:
@@ -123,17 +130,14 @@ async def _consume(
     follow: bool,
     render: "Render",
 ) -> None:
-    from barnabas.base.ids import TopicPartition
+    from barnabas.cli.places import offsets_at, partitions_of
     from barnabas.client.consumer import Consumer, ConsumerOptions
     from barnabas.client.offsets import EARLIEST, end_offsets
 
-    metadata = await cluster.topic(topic)
-    indexes = [one.index for one in metadata.partitions] if chosen is None else chosen
-    partitions = [TopicPartition(topic, index) for index in indexes]
-    for one in partitions:
-        cluster.view.partition(one)
+    partitions = await partitions_of(cluster, topic, chosen)
     ends = await end_offsets(cluster, partitions, isolation)
-    starts = await _start_offsets(cluster, ends, start_point)
+    starts = await offsets_at(cluster, ends, start_point)
+    _say_beyond_end(topic, starts, ends, start_point, follow)
     async with Consumer(cluster, ConsumerOptions(isolation=isolation, out_of_range=EARLIEST)) as consumer:
         consumer.assign(starts)
         printer = Printer(render, limit, is_live=follow or sys.stdout.isatty())
@@ -181,22 +185,16 @@ class Printer:
         return next_offset
 
 
-async def _start_offsets(
-    cluster: "Cluster", ends: "Mapping[TopicPartition, Offset]", start_point: "StartPoint"
-) -> "dict[TopicPartition, Offset]":
-    from barnabas.cli.start_point import StartKind
-    from barnabas.client.offsets import list_offsets, start_offsets
+def _say_beyond_end(
+    topic: str,
+    starts: "Mapping[TopicPartition, Offset]",
+    ends: "Mapping[TopicPartition, Offset]",
+    start_point: "StartPoint",
+    follow: bool,
+) -> None:
+    from barnabas.cli.output import remark
+    from barnabas.cli.start_point import beyond_end
 
-    match start_point.kind:
-        case StartKind.END:
-            return dict(ends)
-        case StartKind.TIME:
-            listed = await list_offsets(cluster, dict.fromkeys(ends, start_point.number))
-            return {one: ends[one] if found is None else found.offset for one, found in listed.items()}
-    starts = await start_offsets(cluster, list(ends))
-    if start_point.kind is StartKind.BEGINNING:
-        return starts
-    if start_point.number < 0:
-        return {one: max(starts[one], ends[one] + start_point.number) for one in ends}
-    # Beyond the end there is nothing yet: begin at the end, and wait for it there.
-    return {one: min(max(starts[one], start_point.number), ends[one]) for one in ends}
+    line = beyond_end(topic, start_point, starts, ends)
+    if line is not None:
+        remark(f"{line}; new records are printed from the end on" if follow else line)

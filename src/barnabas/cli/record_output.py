@@ -6,8 +6,8 @@ Without a format a record is its value and a line feed, byte for byte. A format 
 {partition}:{offset}\\t{key}\\t{value}
 ```
 
-Keys and values are put in as they are, whatever their bytes; null leaves nothing. JSON tells null, text and other bytes
-apart, as `barnabas log dump --json` does.
+Keys and values are put in as they are, whatever their bytes; for null there is a text that the caller chooses. JSON
+tells null, text and other bytes apart, as `barnabas log dump --json` does.
 """
 
 import re
@@ -31,8 +31,9 @@ class InvalidFormat(BarnabasError):  # noqa: N818 - a fact about the text
     """A format with a field that does not exist, or a brace that is not closed."""
 
 
-def render_value(record: "ConsumedRecord") -> bytes:
-    return (record.value or b"") + b"\n"
+def value_renderer(null: bytes) -> Render:
+    """Renders a record as its value; `null` stands for a tombstone."""
+    return lambda record: (null if record.value is None else record.value) + b"\n"
 
 
 def render_json(record: "ConsumedRecord") -> bytes:
@@ -48,35 +49,34 @@ def render_json(record: "ConsumedRecord") -> bytes:
     return json_of(line).encode() + b"\n"
 
 
-def _headers_bytes(record: "ConsumedRecord") -> bytes:
-    return b",".join(
-        name.encode("utf-8", "surrogateescape") + b"=" + (content or b"") for name, content in record.headers
-    )
+def _fields(null: bytes) -> dict[str, Render]:
+    return {
+        "topic": lambda record: record.partition.topic.encode(),
+        "partition": lambda record: b"%d" % record.partition.partition,
+        "offset": lambda record: b"%d" % record.offset,
+        "timestamp": lambda record: b"%d" % record.timestamp_ms,
+        "time": lambda record: time_text(record.timestamp_ms).encode(),
+        "key": lambda record: null if record.key is None else record.key,
+        "value": lambda record: null if record.value is None else record.value,
+        "headers": lambda record: b",".join(
+            name.encode("utf-8", "surrogateescape") + b"=" + (null if content is None else content)
+            for name, content in record.headers
+        ),
+    }
 
 
-_FIELDS: "Final[dict[str, Render]]" = {
-    "topic": lambda record: record.partition.topic.encode(),
-    "partition": lambda record: b"%d" % record.partition.partition,
-    "offset": lambda record: b"%d" % record.offset,
-    "timestamp": lambda record: b"%d" % record.timestamp_ms,
-    "time": lambda record: time_text(record.timestamp_ms).encode(),
-    "key": lambda record: record.key or b"",
-    "value": lambda record: record.value or b"",
-    "headers": _headers_bytes,
-}
-
-
-def compile_format(text: str) -> Render:
+def compile_format(text: str, null: bytes) -> Render:
     """A function that renders records so, each on a line of its own."""
+    fields = _fields(null)
     parts: list[tuple[bytes, Render | None]] = []
     try:
         parsed = list(string.Formatter().parse(_ESCAPE.sub(_unescape, text)))
     except ValueError as error:
         raise InvalidFormat(f"--format: {error}; write {{{{ for a brace") from error
     for literal, field, specification, conversion in parsed:
-        if field is not None and (field not in _FIELDS or specification or conversion):
-            raise InvalidFormat(f"--format: no field {{{field}}}; there are {', '.join(_FIELDS)}")
-        parts.append((literal.encode(), None if field is None else _FIELDS[field]))
+        if field is not None and (field not in fields or specification or conversion):
+            raise InvalidFormat(f"--format: no field {{{field}}}; there are {', '.join(fields)}")
+        parts.append((literal.encode(), None if field is None else fields[field]))
 
     def render(record: "ConsumedRecord") -> bytes:
         rendered = bytearray()

@@ -10,12 +10,14 @@ beginning, end                 of each partition
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Final
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import Offset, TopicPartition
 
 _AGO: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s+ago")
 _UNITS_MS: Final = {
@@ -52,6 +54,23 @@ class StartPoint:
     kind: StartKind
     number: int = 0
     """The offset (negative: so many before the end), or milliseconds since 1970."""
+
+
+def beyond_end(
+    topic: str,
+    point: StartPoint,
+    starts: Mapping[TopicPartition, Offset],
+    ends: Mapping[TopicPartition, Offset],
+) -> str | None:
+    """What to say when a place was named that some partitions, or all, do not reach. Empty ones are no surprise."""
+    if point.kind is StartKind.TIME and starts == ends and any(ends.values()):
+        return f"topic '{topic}' has no record as new as that"
+    if point.kind is not StartKind.OFFSET or point.number <= 0:
+        return None
+    if all(end <= point.number for end in ends.values()):
+        return f"topic '{topic}' has no record at offset {point.number} or beyond; it ends at {max(ends.values())}"
+    short = [f"{partition} ({end})" for partition, end in ends.items() if 0 < end < point.number]
+    return f"offset {point.number} is beyond the end of {', '.join(short)}" if short else None
 
 
 def parse_start(text: str, now_ms: int) -> StartPoint:

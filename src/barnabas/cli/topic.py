@@ -1,4 +1,4 @@
-"""`barnabas topic`: makes, shows, changes and deletes topics."""
+"""`barnabas topic`: creates, shows, changes and deletes topics; `delete-records` is in a module of its own."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandFailed, parse_assignments, with_cluster
+from barnabas.cli.topic_records import delete_records
 
 if TYPE_CHECKING:
     from barnabas.base.ids import TopicPartition
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from barnabas.client.configs import ConfigEntry
     from barnabas.client.metadata import TopicMetadata
 
-app = typer.Typer(help="Make, show, change and delete topics.", rich_markup_mode=None)
+app = typer.Typer(help="Create, show, change and delete topics.", rich_markup_mode=None)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.", show_default=False)]
 SetOption = Annotated[
@@ -275,6 +276,9 @@ def delete(
                 say(f"deleted topic '{name}'")
 
     with_cluster(bootstrap, work)
+
+
+app.command("delete-records")(delete_records)
 
 
 def _replication_factor(topic: "TopicMetadata") -> int:

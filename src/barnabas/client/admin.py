@@ -157,10 +157,11 @@ class Admin:
         async def attempt() -> None:
             missing = [partition for partition in before if partition not in deleted]
             for leader_id, partitions in (await self._cluster.by_leader(missing)).items():
-                topics = [
-                    {"name": topic, "partitions": [{"partition_index": index, "offset": offset}]}
-                    for (topic, index), offset in ((partition, before[partition]) for partition in partitions)
-                ]
+                wanted: dict[str, list[Values]] = {}
+                for partition in partitions:
+                    place = {"partition_index": partition.partition, "offset": before[partition]}
+                    wanted.setdefault(partition.topic, []).append(place)
+                topics = [{"name": topic, "partitions": places} for topic, places in wanted.items()]
                 values = {"topics": topics, "timeout_ms": self._timeout_ms}
                 reply = await self._cluster.call(leader_id, ApiKey.DELETE_RECORDS, values)
                 for topic in reply.topics:

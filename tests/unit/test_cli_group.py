@@ -1,6 +1,7 @@
 """`barnabas group`: what people may say, what they see, and what they hear when it cannot be done."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,16 @@ from barnabas.cli.group_lag import PartitionLag, count_lag
 from barnabas.cli.group_options import group_error_line
 from barnabas.cli.group_reset import plan_move
 from barnabas.cli.group_targets import parse_duration_ms, parse_offsets_file, parse_position, parse_scope
-from barnabas.cli.group_view import GroupView, heading, member_rows, notes, offset_rows, summary, view_fields
+from barnabas.cli.group_view import (
+    GroupView,
+    heading,
+    member_rows,
+    notes,
+    offset_rows,
+    short_names,
+    summary,
+    view_fields,
+)
 from barnabas.cli.group_watch import drawn
 from barnabas.cli.remote import CommandFailed
 from barnabas.client.consumer_protocol import Subscription
@@ -221,6 +231,26 @@ def test_group_is_shown_with_owners_lags_and_spare_members() -> None:
     assert [spare.client_id for spare in seen.spare] == ["w-3"]
     assert member_rows(seen.description.members)[0] == ("w-1-7f3a", "w-1", "10.0.0.7", "", "1", "orders 0")
     assert member_rows(seen.description.members)[2][-1] == "nothing"
+
+
+def test_names_are_short_where_they_still_differ() -> None:
+    a, b = (GroupMember(f"worker-{start}-0756-4777-b45d", None, "worker", "", None, ()) for start in ("9357", "a0fd"))
+    long = GroupMember("x" * 60 + "-9f2c81aa-e4d1", None, "x" * 60, "", None, ())
+    static = GroupMember("worker-1234", "kitchen-1", "worker", "", None, ())
+    foreign = GroupMember("made-by-hand", None, "worker", "", None, ())
+    names = short_names([a, b, long, static, foreign])
+    assert list(names.values()) == [
+        "worker-9357-075",
+        "worker-a0fd-075",
+        "xxxxxxxxxxxxxxx…xxxxxx-9f2c81aa",
+        "kitchen-1",
+        "made-by-hand",
+    ]
+    seen = view(replace(a, assignment=(ORDERS,)), lags=(BEHIND,))
+    assert offset_rows(seen, names)[0][-1] == "worker-9357-075"
+    assert member_rows([a], names)[0][0] == "worker-9357-075"
+    twin = replace(a, member_id="worker-9357-0759-1111")
+    assert short_names([a, twin])[a.member_id] == a.member_id, "the same short name would hide one of them"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What a person at a terminal sees: questions and their answers."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -33,6 +34,24 @@ def test_question_is_answered_with_one_line_and_a_status_of_its_own(broker: Brok
             assert terminal.status() == status
         assert terminal.seen.splitlines()[len(typed) :] == ([said] if said else [])
         assert ("asked" in broker.topics()) == (status != 0)
+
+
+def test_members_of_a_group_stand_on_one_line_each(broker: Broker) -> None:
+    broker.create_topic("shared", partitions=2)
+    with Terminal(broker.bootstrap, "consume", "shared", "--group", "kitchen", "--follow") as member:
+        for _ in range(60):  # the member takes a moment to join
+            with Terminal(broker.bootstrap, "group", "describe", "kitchen", "--members", "--offsets") as terminal:
+                terminal.status()
+            seen = terminal.seen
+            if "shared 0,1" in seen:
+                break
+        member.type("\x03")
+        assert member.status() == 130
+    lines = seen.splitlines()
+    assert max(map(len, lines)) <= 80
+    (header,) = [number for number, line in enumerate(lines) if line.startswith("member ")]
+    assert len(lines) == header + 2, "one line for the one member"
+    assert re.match(r"barnabas-cli-[0-9a-f]{8}  barnabas-cli  127.0.0.1 ", lines[-1])
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -92,8 +92,8 @@ def describe(
       barnabas group describe billing --members --history
     """
     from barnabas.cli.group_history import history_fields, say_history
-    from barnabas.cli.group_view import MEMBER_COLUMNS, heading, member_rows, view_fields
-    from barnabas.cli.output import remark, say, say_json, say_table
+    from barnabas.cli.group_view import MEMBER_COLUMNS, heading, member_rows, short_names, view_fields
+    from barnabas.cli.output import fits, remark, say, say_json, say_table
 
     with_offsets = offsets or not (members or history)
 
@@ -111,7 +111,10 @@ def describe(
     if with_offsets:
         _say_offsets(view)
     if members and view.description.members:
-        say_table(MEMBER_COLUMNS, member_rows(view.description.members))
+        rows = member_rows(view.description.members)
+        if not fits(MEMBER_COLUMNS, rows):
+            rows = member_rows(view.description.members, short_names(view.description.members))
+        say_table(MEMBER_COLUMNS, rows)
     elif members:
         remark("nobody is in it now" if view.description.are_members_known else "its members cannot be shown")
     if history:
@@ -132,14 +135,19 @@ async def _describe(
 
 
 def _say_offsets(view: "GroupView") -> None:
-    from barnabas.cli.group_view import OFFSET_COLUMNS, member_name, notes, offset_rows, summary
-    from barnabas.cli.output import remark, say, say_table
+    from barnabas.cli.group_view import OFFSET_COLUMNS, member_name, notes, offset_rows, short_names, summary
+    from barnabas.cli.output import fits, remark, say, say_table
 
     if view.lags:
-        say_table(OFFSET_COLUMNS, offset_rows(view))
+        rows = offset_rows(view)
+        if not fits(OFFSET_COLUMNS, rows):
+            rows = offset_rows(view, short_names(view.description.members))
+        say_table(OFFSET_COLUMNS, rows)
     say(summary(view))
+    is_stable = view.description.state == "Stable"
+    why = "the group has more members than there are partitions" if is_stable else "the group is rebalancing"
     for member in view.spare:
-        remark(f"{member_name(member)} has no partition: the group has more members than there are partitions")
+        remark(f"{member_name(member)} has no partition: {why}")
     for note in notes(view):
         remark(note)
 

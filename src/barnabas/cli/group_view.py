@@ -4,7 +4,7 @@
 The numbers of one look belong together only as far as the cluster stood still meanwhile.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,12 @@ from barnabas.cli.output import plural
 from barnabas.client.cluster import Cluster
 from barnabas.client.group_offsets import OffsetAndMetadata, committed_offsets
 from barnabas.client.groups import GroupDescription, GroupMember, describe_groups
-from barnabas.groups.story import duration_text
+from barnabas.groups.story import duration_text, short_member_id
 
 UNKNOWN = "unknown"
 OFFSET_COLUMNS = ("topic", "partition#", "committed#", "end#", "lag#", "behind#", "member")
+_OWN_NAMES: Mapping[str, str] = {}
+_NAME_LENGTH_MAX = 30
 MEMBER_COLUMNS = ("member", "client", "host", "instance", "partitions#", "assigned")
 
 
@@ -70,7 +72,19 @@ def heading(description: GroupDescription) -> str:
     return f"group '{description.group}' is {description.state}: {', '.join(facts)}"
 
 
-def offset_rows(view: GroupView) -> list[tuple[str, ...]]:
+def short_names(members: Sequence[GroupMember]) -> dict[str, str]:
+    """A short name for each member id, as `--history` has it. Where two would be the same, the ids themselves."""
+    names = {}
+    for member in members:
+        name = member.instance_id or short_member_id(member.member_id, member.client_id) or member.member_id
+        half = _NAME_LENGTH_MAX // 2
+        names[member.member_id] = name if len(name) <= _NAME_LENGTH_MAX else f"{name[:half]}…{name[-half:]}"
+    are_different = len(set(names.values())) == len(names)
+    return names if are_different else {member.member_id: member.member_id for member in members}
+
+
+def offset_rows(view: GroupView, names: Mapping[str, str] = _OWN_NAMES) -> list[tuple[str, ...]]:
+    """`names` are short names of members, by their ids."""
     rows: list[tuple[str, ...]] = []
     for lag in view.lags:
         owner = view.owners.get(lag.partition)
@@ -82,16 +96,16 @@ def offset_rows(view: GroupView) -> list[tuple[str, ...]]:
                 _number(lag.end),
                 _number(lag.lag),
                 behind_text(lag.behind_ms),
-                "none" if owner is None else member_name(owner),
+                "none" if owner is None else names.get(owner.member_id) or member_name(owner),
             )
         )
     return rows
 
 
-def member_rows(members: Sequence[GroupMember]) -> list[tuple[str, ...]]:
+def member_rows(members: Sequence[GroupMember], names: Mapping[str, str] = _OWN_NAMES) -> list[tuple[str, ...]]:
     return [
         (
-            member.member_id,
+            names.get(member.member_id, member.member_id),
             member.client_id,
             member.host.removeprefix("/"),
             member.instance_id or "",

@@ -121,7 +121,9 @@ class _Table(_Screen):
 
         from barnabas.cli.output import console
 
-        self._live = Live(console=console(), auto_refresh=False)
+        screen = console()
+        screen.soft_wrap = False  # a line that is too long is broken, not cut
+        self._live = Live(console=screen, auto_refresh=False)
 
     def __enter__(self) -> None:
         self._live.start()
@@ -138,16 +140,17 @@ def drawn(group: str, view: "GroupView | None", now_ms: "TimestampMs") -> "Rende
     from rich.table import Table
     from rich.text import Text
 
-    from barnabas.cli.group_view import OFFSET_COLUMNS, heading, member_name, notes, offset_rows, summary
+    from barnabas.cli.group_view import OFFSET_COLUMNS, heading, notes, offset_rows, short_names, summary
 
     if view is None:
         return Text(f"{_clock_text(now_ms)}  group '{group}' does not exist", style="yellow")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in OFFSET_COLUMNS:
         table.add_column(name.rstrip("#"), justify="right" if name.endswith("#") else "left", overflow="fold")
-    for lag, row in zip(view.lags, offset_rows(view), strict=True):
+    names = short_names(view.description.members)
+    for lag, row in zip(view.lags, offset_rows(view, names), strict=True):
         table.add_row(*row, style="" if lag.lag == 0 else "yellow")
-    below = [f"{member_name(member)} has no partition" for member in view.spare] + notes(view)
+    below = [f"{names[member.member_id]} has no partition" for member in view.spare] + notes(view)
     return Together(
         Text(f"{_clock_text(now_ms)}  {heading(view.description)}"),
         table,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _UNWRAPPED_WIDTH: Final = 10_000
+_GAP: Final = 2
+"""Between the columns of a table."""
 _PROGRESS_SECONDS_MIN: Final = 1.0
 """Less is over before a bar could be read."""
 _bar_consoles: "Final[list[Console]]" = []
@@ -106,11 +108,18 @@ def finding_fields(finding: Finding) -> dict[str, Any]:
     }
 
 
+def fits(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a table stands on the terminal without broken lines. Into a pipe every one does."""
+    out = console()
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    return not out.is_terminal or sum(widths) + _GAP * (len(widths) - 1) <= out.width
+
+
 def say_table(columns: Sequence[str], rows: "Sequence[Sequence[str | Text]]") -> None:
     """Columns whose names end in a number sign hold numbers and are aligned to the right."""
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for name in columns:
         is_number = name.endswith("#")
         table.add_column(name.rstrip("#"), justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")

@@ -125,15 +125,18 @@ def _left_out(count: int) -> Iterator[str]:
 
 
 def member_text(member: MemberRef) -> str:
-    """A name that people recognise and that differs from its fellows', and where it ran: "worker-9f2c81aa (10.0.0.7)".
-
-    Coordinators make a member's id of its client's and a UUID; the first part of that is enough to tell members apart.
-    """
+    """A name that people recognise and that differs from others', and where it ran: "worker-9f2c81aa (10.0.0.7)"."""
     name = _name(member)
-    if not member.instance_id and member.client_id and member.member_id.startswith(f"{member.client_id}-"):
-        name = member.member_id[: len(member.client_id) + 1 + _ID_LENGTH]
+    if not member.instance_id and member.client_id:
+        name = short_member_id(member.member_id, member.client_id) or name
     host = member.client_host.removeprefix("/")
     return f"{name} ({host})" if host else name
+
+
+def short_member_id(member_id: str, client_id: str) -> str | None:
+    """Enough of an id to tell members apart; None when it is not the client's and a UUID, as coordinators make it."""
+    prefix = f"{client_id}-"
+    return member_id[: len(prefix) + _ID_LENGTH] if member_id.startswith(prefix) else None
 
 
 def _name(member: MemberRef) -> str:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from barnabas.cli import completion
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandFailed, parse_assignments, with_cluster
 
 if TYPE_CHECKING:
@@ -13,7 +14,15 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Read and change the settings of topics and brokers.", rich_markup_mode=None)
 
 TopicOption = Annotated[
-    str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Of this topic.", show_default=False)
+    str | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="TOPIC",
+        help="Of this topic.",
+        show_default=False,
+        autocompletion=completion.topics,
+    ),
 ]
 BrokerOption = Annotated[
     int | None, typer.Option("--broker", metavar="ID", help="Of the broker with this id.", show_default=False)
@@ -25,7 +34,10 @@ AllBrokersOption = Annotated[
 
 @app.command()
 def get(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Only these settings.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME...", help="Only these settings.", autocompletion=completion.settings),
+    ] = None,
     topic: TopicOption = None,
     broker: BrokerOption = None,
     all_brokers: AllBrokersOption = False,
@@ -69,7 +81,12 @@ def get(
 
 @app.command("set")
 def set_values(
-    assignments: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="What to set.", show_default=False)],
+    assignments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME=VALUE...", help="What to set.", show_default=False, autocompletion=completion.assignments
+        ),
+    ],
     topic: TopicOption = None,
     broker: BrokerOption = None,
     all_brokers: AllBrokersOption = False,
@@ -96,7 +113,12 @@ def set_values(
 
 @app.command()
 def unset(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="What to unset.", show_default=False)],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME...", help="What to unset.", show_default=False, autocompletion=completion.settings
+        ),
+    ],
     topic: TopicOption = None,
     broker: BrokerOption = None,
     all_brokers: AllBrokersOption = False,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnabas.base.clock import SystemClock
+from barnabas.cli import completion
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, Bootstrap, CommandFailed, with_cluster
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.", show_default=False)],
+    topic: Annotated[
+        str,
+        typer.Argument(metavar="TOPIC", help="What to read.", show_default=False, autocompletion=completion.topics),
+    ],
     start: Annotated[
         str,
         typer.Option(
@@ -53,7 +57,11 @@ def consume(
     group: Annotated[
         str | None,
         typer.Option(
-            "--group", "-g", metavar="GROUP", help="Go on where this group stopped, share with its members, and commit."
+            "--group",
+            "-g",
+            metavar="GROUP",
+            help="Go on where this group stopped, share with its members, and commit.",
+            autocompletion=completion.groups,
         ),
     ] = None,
     committed: Annotated[

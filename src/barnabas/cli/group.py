@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnabas.base.clock import SystemClock
+from barnabas.cli import completion
 from barnabas.cli.group_options import Committed, Group, group_error_line, isolation_of, told_of
 from barnabas.cli.group_reset import reset
 from barnabas.cli.group_watch import watch
@@ -154,7 +155,12 @@ def _say_offsets(view: "GroupView") -> None:
 
 @app.command()
 def delete(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="One or more groups.", show_default=False)],
+    groups: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="GROUP...", help="One or more groups.", show_default=False, autocompletion=completion.groups
+        ),
+    ],
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="Do not complain about a group that is not there.")
     ] = False,

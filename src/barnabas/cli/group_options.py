@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from barnabas.cli import completion
 from barnabas.cli.remote import CommandFailed
 
 if TYPE_CHECKING:
     from barnabas.client.offsets import Isolation
     from barnabas.wire.errors import KafkaError
 
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)]
+Group = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The group.", show_default=False, autocompletion=completion.groups)
+]
 Committed = Annotated[
     bool, typer.Option("--committed", help="Count only up to the first open transaction, as read_committed reads.")
 ]

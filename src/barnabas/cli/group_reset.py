@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnabas.base.clock import SystemClock
+from barnabas.cli import completion
 from barnabas.cli.group_options import Group, told_of
 from barnabas.cli.group_targets import (
     Target,
@@ -60,7 +61,13 @@ def reset(
     group: Group,
     topics: Annotated[
         list[str] | None,
-        typer.Option("--topic", "-t", metavar="TOPIC[:P,P]", help="A topic, or some partitions; may be repeated."),
+        typer.Option(
+            "--topic",
+            "-t",
+            metavar="TOPIC[:P,P]",
+            help="A topic, or some partitions; may be repeated.",
+            autocompletion=completion.topics,
+        ),
     ] = None,
     all_topics: Annotated[
         bool, typer.Option("--all-topics", help="Every partition that the group has an offset of.")

@@ -56,6 +56,16 @@ def _asked_for(arguments: Sequence[str]) -> Iterable[str]:
     return (name,) if name in COMMANDS else COMMANDS
 
 
+def _completed_words() -> list[str]:
+    """Of the command line that a shell wants completed; none when this is a command of its own."""
+    from barnabas.cli import completion
+
+    if completion.VARIABLE not in os.environ:
+        return []
+    completion.rejoin_words(os.environ)
+    return completion.words(os.environ)
+
+
 def _command_name(arguments: Sequence[str]) -> str | None:
     return next((argument for argument in arguments if not argument.startswith("-")), None)
 
@@ -97,7 +107,8 @@ def run(arguments: list[str]) -> int:
     logging.getLogger("barnabas").addHandler(logging.NullHandler())
     sys.excepthook = _report_bug
     try:
-        command = typer.main.get_command(make_app(_asked_for(arguments)))
+        asked_for = _asked_for(_completed_words() or arguments)
+        command = typer.main.get_command(make_app(asked_for))
         result = command(_or_help(arguments), prog_name="barnabas", standalone_mode=False)
     except typer.TyperException as error:
         complain(_usage_line(error))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
+from barnabas.cli import completion
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, Bootstrap, CommandFailed, parse_assignments, with_cluster
 
 if TYPE_CHECKING:
@@ -46,7 +47,12 @@ class Acks(Enum):
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where the records go.", show_default=False)],
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC", help="Where the records go.", show_default=False, autocompletion=completion.topics
+        ),
+    ],
     path: Annotated[
         Path | None,
         typer.Argument(metavar="FILE", help="Where the lines come from; else standard input.", show_default=False),

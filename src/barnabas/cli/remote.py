@@ -4,7 +4,6 @@ An error becomes one line that says what to do next. The client is imported when
 completion stay quick.
 """
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -49,6 +48,8 @@ def with_cluster(
 
     When it takes long, a line says what it waits for. A stream takes long by nature, and speaks for itself.
     """
+    import asyncio
+
     import uvloop
 
     from barnabas.client.cluster import Cluster, ClusterOptions

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from barnabas.cli import completion
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandFailed, parse_assignments, with_cluster
-from barnabas.cli.topic_records import delete_records
+from barnabas.cli.topic_records import Topic, delete_records
 
 if TYPE_CHECKING:
     from barnabas.base.ids import TopicPartition
@@ -16,16 +17,28 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Create, show, change and delete topics.", rich_markup_mode=None)
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.", show_default=False)]
+NewNames = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or more topics.", show_default=False)]
+Names = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TOPIC...", help="One or more topics.", show_default=False, autocompletion=completion.topics
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A setting of the topic; may be repeated.", show_default=False),
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A setting of the topic; may be repeated.",
+        show_default=False,
+        autocompletion=completion.topic_assignments,
+    ),
 ]
 
 
 @app.command()
 def create(
-    names: Names,
+    names: NewNames,
     partitions: Annotated[
         int | None,
         typer.Option(
@@ -210,14 +223,19 @@ def _say_described(described: Mapping[str, Any]) -> None:
 
 @app.command()
 def alter(
-    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    name: Topic,
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", help="Raise the number of partitions to this.", min=1)
     ] = None,
     settings: SetOption = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", metavar="NAME", help="Give a setting its default again; may be repeated."),
+        typer.Option(
+            "--unset",
+            metavar="NAME",
+            help="Give a setting its default again; may be repeated.",
+            autocompletion=completion.topic_settings,
+        ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:

@@ -14,12 +14,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from barnabas.base.clock import SystemClock
+from barnabas.cli import completion
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandFailed, with_cluster
 
 if TYPE_CHECKING:
     from barnabas.base.ids import Offset, TopicPartition
     from barnabas.cli.start_point import StartPoint
     from barnabas.client.cluster import Cluster
+
+
+Topic = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False, autocompletion=completion.topics)
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,7 @@ class Cut:
 
 
 def delete_records(
-    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    name: Topic,
     before: Annotated[
         str | None,
         typer.Option(

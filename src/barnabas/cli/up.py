@@ -26,6 +26,7 @@ import barnabas
 from barnabas.base.addresses import bracket_hint
 from barnabas.base.errors import InvalidSetting
 from barnabas.base.logs import LogFormat, configure_logging, fields
+from barnabas.cli import completion
 from barnabas.cli.output import human_bytes, plural, say
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, CommandFailed, parse_assignments
 
@@ -62,7 +63,12 @@ def up(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A setting of the broker; may be repeated."),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A setting of the broker; may be repeated.",
+            autocompletion=completion.broker_assignments,
+        ),
     ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Settings in the format of Kafka's server.properties.")

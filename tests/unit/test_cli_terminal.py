@@ -59,3 +59,12 @@ def test_group_of_commands_alone_shows_its_help(capsys: pytest.CaptureFixture[st
     status, out, err = run(capsys, group)
     assert (status, err) == (0, "")
     assert out == run(capsys, group, "--help")[1]
+
+
+@pytest.mark.parametrize("group", ["", *GROUPS])
+def test_list_of_commands_is_whole_at_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, group: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = run(capsys, *filter(None, [group]))[1]
+    assert not [line for line in out.splitlines() if line.endswith("...") and "Usage" not in line]

@@ -19,7 +19,7 @@ def cluster_commands() -> None:
 
 @app.command()
 def describe(as_json: AsJson = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """Show the brokers: where they are, what they lead, and how full their disks are."""
+    """Show the brokers, what they lead, and their disks."""
     from barnabas.cli.output import human_bytes, plural, say, say_json, say_table
 
     described = with_cluster(bootstrap, _describe)

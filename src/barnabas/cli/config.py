@@ -45,7 +45,9 @@ def get(
     as_json: AsJson = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Show settings: those that somebody chose, those that are named, or --all.
+    """Show settings of a topic or a broker.
+
+    Those that are named, else those that somebody chose, or --all.
 
     Example: barnabas config get --topic orders retention.ms
     """

@@ -37,10 +37,14 @@ def consume(
         ),
     ] = "beginning",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more when the end is reached.")] = False,
-    limit: Annotated[int | None, typer.Option("-n", metavar="COUNT", help="Stop after so many records.", min=1)] = None,
+    limit: Annotated[
+        int | None, typer.Option("-n", metavar="COUNT", help="Stop after this many records.", min=1)
+    ] = None,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", help="Only this partition; may be repeated.", show_default=False),
+        typer.Option(
+            "--partition", "-p", metavar="N", help="Only this partition; may be repeated.", show_default=False
+        ),
     ] = None,
     template: Annotated[
         str | None,
@@ -69,7 +73,9 @@ def consume(
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Print the records of a topic: the value of each on a line, unless told otherwise.
+    """Print the records of a topic.
+
+    The value of each stands on a line of its own, unless --format or --json says otherwise.
 
     Examples:
 

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Show, move and delete consumer groups.", rich_markup_mode=None)
 
-app.command()(reset)
-app.command()(watch)
-
 
 @app.command("list")
 def list_groups(
@@ -69,7 +66,7 @@ def list_groups(
     elif state or kind:
         remark("no group is like that; see 'barnabas group list' for all")
     else:
-        remark("there are no groups; 'barnabas consume TOPIC --group NAME' makes one")
+        remark("there are no groups; 'barnabas consume TOPIC --group NAME' creates one")
 
 
 @app.command()
@@ -77,12 +74,12 @@ def describe(
     group: Group,
     members: Annotated[bool, typer.Option("--members", help="Show who is in it, and what each one owns.")] = False,
     offsets: Annotated[bool, typer.Option("--offsets", help="Show offsets and lag (the default).")] = False,
-    history: Annotated[bool, typer.Option("--history", help="Tell of the last rebalances, and what may help.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="Tell the last rebalances, and what may help.")] = False,
     committed: Committed = False,
     as_json: AsJson = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Show a group: offsets and lag, members, or the story of its last rebalances.
+    """Show a group: its lag, its members, or its last rebalances.
 
     Behind is the age of the oldest record that the group has not read.
 
@@ -153,6 +150,10 @@ def _say_offsets(view: "GroupView") -> None:
         remark(note)
 
 
+app.command()(watch)
+app.command()(reset)
+
+
 @app.command()
 def delete(
     groups: Annotated[
@@ -198,9 +199,9 @@ def commit(
     as_json: AsJson = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Commit offsets for a group that has no members now; it is made if it is not there.
+    """Commit offsets for a group without members.
 
-    The offset is that of the next record to read.
+    A group that does not exist is created. The offset is that of the next record to read.
 
     Example: barnabas group commit billing orders:0=42 orders:1=17
     """

@@ -82,10 +82,10 @@ def reset(
         ),
     ] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="So many on, or back when it is negative.")
+        int | None, typer.Option("--shift-by", metavar="N", help="Shift by N records; negative moves back.")
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option("--by-duration", metavar="PT…", help="To so long before now: PT1H30M, P1D.")
+        str | None, typer.Option("--by-duration", metavar="PT…", help="To this long before now: PT1H30M, P1D.")
     ] = None,
     from_file: Annotated[
         Path | None,
@@ -98,7 +98,9 @@ def reset(
     as_json: AsJson = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Move a group's committed offsets. Stop its members first; --dry-run shows the plan and changes nothing.
+    """Move a group's committed offsets.
+
+    Stop its members first. --dry-run shows the plan and changes nothing.
 
     Examples:
 

@@ -74,7 +74,7 @@ def produce(
         bool, typer.Option("--json", help="Lines are JSON objects: value, key, headers, partition, timestamp.")
     ] = False,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", help="Send everything to this one.", min=0)
+        int | None, typer.Option("--partition", "-p", metavar="N", help="Send everything to this partition.", min=0)
     ] = None,
     compression: Annotated[
         Compression, typer.Option("--compression", "-z", help="How batches are compressed.")

@@ -42,11 +42,18 @@ def create(
     partitions: Annotated[
         int | None,
         typer.Option(
-            "--partitions", "-p", help="How many partitions; else what the broker's num.partitions says.", min=1
+            "--partitions",
+            "-p",
+            metavar="COUNT",
+            help="How many partitions; else what the broker's num.partitions says.",
+            min=1,
         ),
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", help="On how many brokers each partition is.", min=1)
+        int | None,
+        typer.Option(
+            "--replication-factor", "-r", metavar="COUNT", help="On how many brokers each partition is.", min=1
+        ),
     ] = None,
     settings: SetOption = None,
     if_not_exists: Annotated[
@@ -55,7 +62,7 @@ def create(
     as_json: AsJson = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Make topics.
+    """Create topics.
 
     Example: barnabas topic create orders -p 3 --set cleanup.policy=compact
     """
@@ -104,7 +111,7 @@ def list_topics(
     as_json: AsJson = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Show the names of the topics, with their number of partitions and replicas."""
+    """Show the topics, with their partitions and replicas."""
     from barnabas.base.uuid import uuid_text
     from barnabas.cli.output import remark, say_json, say_table
     from barnabas.client.admin import Admin
@@ -128,12 +135,15 @@ def list_topics(
         rows = [(topic.name, str(len(topic.partitions)), str(_replication_factor(topic))) for topic in topics]
         say_table(("topic", "partitions#", "replicas#"), rows)
     else:
-        remark("there are no topics; make one with 'barnabas topic create NAME'")
+        remark("there are no topics; create one with 'barnabas topic create NAME'")
 
 
 @app.command()
 def describe(names: Names, as_json: AsJson = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """Show the partitions of topics: leaders, replicas, offsets, sizes; and the settings that somebody chose."""
+    """Show partitions, offsets, sizes and settings of topics.
+
+    Of the settings those that somebody chose; 'barnabas config get' shows the others.
+    """
     from barnabas.cli.output import say_json
 
     async def work(cluster: "Cluster") -> "list[dict[str, Any]]":
@@ -225,7 +235,8 @@ def _say_described(described: Mapping[str, Any]) -> None:
 def alter(
     name: Topic,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", help="Raise the number of partitions to this.", min=1)
+        int | None,
+        typer.Option("--partitions", "-p", metavar="COUNT", help="Raise the number of partitions to this.", min=1),
     ] = None,
     settings: SetOption = None,
     unset: Annotated[
@@ -243,7 +254,11 @@ def alter(
 
     Records with a key go to other partitions than before when there are more of them.
 
-    Example: barnabas topic alter orders --set retention.ms=86400000 --unset cleanup.policy
+    Examples:
+
+      barnabas topic alter orders --partitions 6
+
+      barnabas topic alter orders --set retention.ms=86400000
     """
     from barnabas.cli.output import say
     from barnabas.client.admin import Admin

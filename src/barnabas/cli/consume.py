@@ -94,10 +94,8 @@ def consume(
     if template is not None and as_json:
         raise CommandFailed("give --format or --json, not both")
     shown_null = null.encode("utf-8", "surrogateescape")
-    if as_json:
-        render = render_json
-    else:
-        render = value_renderer(shown_null) if template is None else compile_format(template, shown_null)
+    as_text = value_renderer(shown_null) if template is None else compile_format(template, shown_null)
+    render = render_json if as_json else as_text
     start_point = parse_start(start, SystemClock().now_ms())
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
     if group is not None:

@@ -46,6 +46,25 @@ def test_consume_follows_until_it_is_interrupted(broker: Broker) -> None:
     assert (process.returncode, out, err) == (INTERRUPTED, b"", b"")
 
 
+@pytest.mark.parametrize("options", [[], ["--group", "kitchen"]], ids=["alone", "in a group"])
+def test_consume_whose_broker_has_gone_says_so_and_reads_on(options: list[str]) -> None:
+    with Broker() as broker:
+        broker.create_topic("interrupted")
+        broker.append("interrupted", [b"before"])
+        with start(broker, "consume", "interrupted", "--follow", *options) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline() == b"before\n"
+            broker.stop()
+            assert process.stderr.readline().startswith(b"waiting: ")
+            broker.start()
+            broker.append("interrupted", [b"after"])
+            assert process.stdout.readline() == b"after\n"
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=PATIENCE_SECONDS)
+    assert err.splitlines()[-1] == b"records can be read again"
+
+
 def test_produce_sends_a_line_while_it_waits_for_the_next(broker: Broker) -> None:
     broker.create_topic("typed")
     with start(broker, "produce", "typed") as process:

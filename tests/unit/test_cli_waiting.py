@@ -1,9 +1,9 @@
-"""What `barnabas produce` says while records wait, and how often."""
+"""What `barnabas produce` and `consume` say while they wait, and how often."""
 
 import pytest
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.waiting import REPEAT_SECONDS, WaitingReport, waiting_reason
+from barnabas.cli.waiting import REPEAT_SECONDS, ReadingReport, WaitingReport, waiting_reason
 from barnabas.client.delivery_status import DeliveryStatus, Obstacle, Problem
 from barnabas.net.errors import ChannelClosed, ConnectFailed
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -42,6 +42,16 @@ def test_line_comes_after_two_seconds_then_seldom_and_when_the_reason_changes() 
 def test_idle_producer_is_silent() -> None:
     report = WaitingReport(0.0)
     assert [report.line(status(0, 0), 60.0 * minute) for minute in range(5)] == [None] * 5
+
+
+def test_reader_says_each_problem_once_and_when_it_is_over() -> None:
+    report = ReadingReport()
+    gone = ConnectFailed("no connection to [::1]:9092: Connection refused")
+    assert report.line(None) is None
+    assert report.line(gone) == "waiting: no connection to [::1]:9092: Connection refused"
+    assert report.line(gone) is None
+    assert report.line(FULL) == f"waiting: {FULL}"
+    assert report.line(None) == "records can be read again"
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,7 @@ async def _consume(
     render: "Render",
 ) -> None:
     from barnabas.cli.places import offsets_at, partitions_of
+    from barnabas.cli.waiting import SILENT_SECONDS
     from barnabas.client.consumer import Consumer, ConsumerOptions
     from barnabas.client.offsets import EARLIEST, end_offsets
 
@@ -158,7 +159,9 @@ async def _consume(
                 _drop_finished(consumer, ends)
             if not consumer.positions:
                 return
-            for run in await consumer.poll():
+            runs = await consumer.poll(SILENT_SECONDS)
+            printer.say_waiting(None if runs else consumer.problem)
+            for run in runs:
                 printer.print(run.records() if follow else run.records(end_offset=ends[run.partition]))
 
 
@@ -169,9 +172,12 @@ def _drop_finished(consumer: "Consumer", ends: "Mapping[TopicPartition, Offset]"
 
 
 class Printer:
-    """Writes records as they come, up to the limit."""
+    """Writes records as they come, up to the limit, and says why none come."""
 
     def __init__(self, render: "Render", limit: int | None, *, is_live: bool) -> None:
+        from barnabas.cli.waiting import ReadingReport
+
+        self._report = ReadingReport()
         self._render = render
         self._remaining = limit
         self._is_live = is_live
@@ -179,6 +185,14 @@ class Printer:
     @property
     def is_finished(self) -> bool:
         return self._remaining == 0
+
+    def say_waiting(self, problem: Exception | None) -> None:
+        """Why none came for a while; None when some did, or none are there."""
+        from barnabas.cli.output import remark
+
+        line = self._report.line(problem)
+        if line is not None:
+            remark(line)
 
     def print(self, records: "Iterable[ConsumedRecord]") -> "Offset | None":
         """The offset behind the last one that was printed; None when none was."""

@@ -19,6 +19,7 @@ from barnabas.cli.group_options import told_of
 from barnabas.cli.output import remark
 from barnabas.cli.remote import CommandFailed
 from barnabas.cli.start_point import StartKind, StartPoint
+from barnabas.cli.waiting import SILENT_SECONDS
 from barnabas.client.cluster import Cluster
 from barnabas.client.consumer import ConsumerOptions
 from barnabas.client.fetched import FetchedRun
@@ -75,8 +76,12 @@ class _Member(RebalanceListener):
 
     async def run(self, topic: str) -> None:
         self._consumer.subscribe([topic], listener=self)
+        silent_seconds = 0.0
         while not self._is_finished():
-            for run in await self._consumer.poll(_POLL_SECONDS):
+            runs = await self._consumer.poll(_POLL_SECONDS)
+            silent_seconds = 0.0 if runs else silent_seconds + _POLL_SECONDS
+            self._printer.say_waiting(self._consumer.problem if silent_seconds >= SILENT_SECONDS else None)
+            for run in runs:
                 self._print(run)
         sys.stdout.buffer.flush()
         self._consumer.stop()

@@ -1,7 +1,7 @@
-"""What `barnabas produce` says while its records wait for a broker: for which one, why, and how many. Pure.
+"""What `barnabas produce` and `consume` say while they wait for a broker: for which one, and why. Pure.
 
-Nothing for two seconds; then a line, again when the reason changes and every half minute, and one line when the records
-are taken again.
+Nothing for two seconds; then a line, and again when the reason changes; one more when it is over. A producer, whose
+records are at stake, says also how many wait, and repeats it every half minute.
 """
 
 from typing import Final
@@ -48,6 +48,20 @@ class WaitingReport:
             return None
         self._said, self._said_at = reason, now
         return f"waiting for {reason}; {plural(status.pending_records, 'record')} not delivered yet, Ctrl-C gives up"
+
+
+class ReadingReport:
+    """For whoever has got no record for `SILENT_SECONDS`."""
+
+    def __init__(self) -> None:
+        self._said: str | None = None
+
+    def line(self, problem: Exception | None) -> str | None:
+        reason = None if problem is None else str(problem)
+        if reason == self._said:
+            return None
+        self._said = reason
+        return "records can be read again" if reason is None else f"waiting: {reason}"
 
 
 def waiting_reason(obstacles: tuple[Obstacle, ...]) -> str:

@@ -72,6 +72,8 @@ class Consumer:
         """Not handed out yet. Their partitions' positions are behind them, so whatever happens they must be kept."""
         self._failing_since: float | None = None
         self._tries = 0
+        self.problem: Exception | None = None
+        """Why nothing can be fetched now, for whoever wonders; None while all is well."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -179,10 +181,12 @@ class Consumer:
             await self._back_off(error)
             return
         self._failing_since = None
+        self.problem = None
         self._tries = 0
 
     async def _back_off(self, error: Exception) -> None:
         now = asyncio.get_running_loop().time()
+        self.problem = error
         if self._failing_since is None:
             self._failing_since = now
         timeout_seconds = self._cluster.options.retry_timeout_seconds

@@ -216,6 +216,11 @@ class GroupConsumer:
         return self._consumer.paused
 
     @property
+    def problem(self) -> Exception | None:
+        """Why nothing can be fetched now; None while all is well."""
+        return self._consumer.problem
+
+    @property
     def member_id(self) -> str:
         return self._membership.member_id
 

@@ -180,6 +180,22 @@ def test_topic_that_is_not_there_is_made_where_the_broker_does_that(broker: Brok
     assert [record.value for record in broker.records("made-by-itself")] == [b"x"]
 
 
+@pytest.mark.parametrize(
+    ("command", "status", "said"),
+    [
+        ("produce closed", 1, b"barnabas: there is no standard input; name a FILE\n"),
+        ("topic delete closed", 0, b""),
+    ],
+)
+def test_closed_standard_input_is_no_reason_to_crash(broker: Broker, command: str, status: int, said: bytes) -> None:
+    if "closed" not in broker.topics():
+        broker.create_topic("closed")
+    environment = {**os.environ, "BARNABAS_BOOTSTRAP": broker.bootstrap}
+    shell = f"exec {sys.executable} -m barnabas.cli.main {command} <&-"
+    ended = subprocess.run(["sh", "-c", shell], env=environment, capture_output=True, timeout=PATIENCE_SECONDS)
+    assert (ended.returncode, ended.stderr) == (status, said)
+
+
 def test_empty_input_sends_nothing(broker: Broker) -> None:
     broker.create_topic("empty")
     assert run_line("printf '' | barnabas produce empty", broker.bootstrap) == "produced 0 records (0 B) to 'empty'\n"

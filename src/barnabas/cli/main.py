@@ -28,6 +28,7 @@ from barnabas.base.logs import LogFormat, configure_logging
 from barnabas.cli.output import complain
 
 INTERRUPTED: Final = 130
+_STANDARD_ERROR: Final = 2
 COMMANDS: Final = ("up", "topic", "group", "config", "cluster", "log", "pipeline", "produce", "consume")
 """Each is a module here: with an `app`, which is a group of commands, or with a function of its own name."""
 
@@ -98,7 +99,15 @@ def options(
 
 def main() -> None:
     """The entry point of the `barnabas` script."""
+    _occupy_standard_streams()
     sys.exit(run(sys.argv[1:]))
+
+
+def _occupy_standard_streams() -> None:
+    """A stream that the caller closed leaves its number to the next file or socket, which the event loop aborts at."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
+        pass
+    os.close(descriptor)
 
 
 def run(arguments: list[str]) -> int:

@@ -67,7 +67,7 @@ def confirm(question: str, otherwise: str) -> None:
 
     Nobody is asked where standard input is no terminal: a script means what it says.
     """
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         return
     sys.stdout.flush()
     try:

@@ -110,7 +110,7 @@ def produce(
     )
     with ExitStack() as stack:
         try:
-            source = sys.stdin.buffer if path is None else stack.enter_context(open(path, "rb"))
+            source = _standard_input() if path is None else stack.enter_context(open(path, "rb"))
         except OSError as error:
             raise CommandFailed(f"cannot read {path}: {error.strerror}") from error
         sending = _Sending(topic, partition, line_format, options, source)
@@ -119,11 +119,17 @@ def produce(
         except CommandFailed as error:
             raise CommandFailed(f"{error}{sending.account_of_failure()}") from error
         except KeyboardInterrupt:
-            if sys.stdin.isatty():
+            if sys.stdin is not None and sys.stdin.isatty():
                 sys.stderr.write("\n")  # the terminal has written ^C
             remark(sending.account())
             raise
     remark(sending.account())
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None:
+        raise CommandFailed("there is no standard input; name a FILE")
+    return sys.stdin.buffer
 
 
 def _encoded(text: str | None) -> bytes | None:
@@ -284,7 +290,14 @@ async def _lines(source: BinaryIO, advance: Callable[[int], None]) -> AsyncItera
     from barnabas.cli.lines import LineSplitter
 
     splitter = LineSplitter(_LINE_BYTES_MAX)
-    async for chunk in _chunks(source):
+    chunks = _chunks(source)
+    while True:
+        try:
+            chunk = await anext(chunks, None)
+        except OSError as error:
+            raise CommandFailed(f"cannot read the input: {error.strerror}") from error
+        if chunk is None:
+            break
         advance(len(chunk))
         for line in splitter.feed(chunk):
             yield line

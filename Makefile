@@ -79,6 +79,7 @@ bench: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	@$(BIN)/python -m barnabas.cli.settings_page > docs/settings.md
+	@$(BIN)/python -m barnabas.cli.metrics_page > docs/metrics.md
 	@$(BIN)/python -m barnabas.pipelines.reference docs
 
 sanitize: $(VENV)/.dev

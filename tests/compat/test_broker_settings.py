@@ -25,7 +25,7 @@ STRICTER_THAN_KAFKA = {
     "socket.send.buffer.bytes",
 }
 RULE_HAS_NO_WORDS_IN_KAFKA = {"authorizer.class.name", "process.roles"}
-OUR_OWN = {"network.awake.us"}
+OUR_OWN = {"metrics.listen", "network.awake.us"}
 OUR_OWN_DEFAULT = {
     # Fixed sizes keep the kernel from fitting its buffers to the connection.
     "socket.receive.buffer.bytes": "102400",

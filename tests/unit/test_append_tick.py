@@ -47,6 +47,8 @@ class PlayedLog:
 
 
 class _Plan:
+    seconds = 0.0
+
     def __init__(self, end_offset: int) -> None:
         self.end_offset = end_offset
 

@@ -9,15 +9,20 @@ import pytest
 import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
-from barnabas.base.metrics import Metrics, Sample, measure_requests
+from barnabas.base.metric_table import REQUEST_SECONDS
+from barnabas.base.metrics import Description, Kind, Metrics, Sample
 from barnabas.broker import http
-from barnabas.broker.http import BrokerState, Health, http_port, metrics_text
+from barnabas.broker.http import BrokerState, Health, http_port, process_text
+from barnabas.broker.metrics_text import metrics_text
 from barnabas.net.errors import ListenFailed
 from barnabas.net.sockets import SocketNetwork
 from barnabas.net.stream import ListenAddress
 
 HOST = "127.0.0.1"
 GET = b"GET %s HTTP/1.1\r\nHost: broker\r\n\r\n"
+APPENDED = Description(Kind.COUNTER, "appended_bytes_total", "Bytes.")
+LOG_BYTES = Description(Kind.GAUGE, "log_bytes", "Sizes.", ("topic",))
+WAITS = Description(Kind.HISTOGRAM, "wait_seconds", "Waits.", ("api",), (0.5, 1.0))
 
 
 @dataclass
@@ -27,6 +32,11 @@ class Broker:
     metrics: Metrics
     health: Health
     port: int = 0
+    preparations: int = 0
+
+    async def prepare(self):
+        await asyncio.sleep(0)
+        self.preparations += 1
 
 
 @dataclass
@@ -52,7 +62,7 @@ async def serving(state=BrokerState.READY, offline_directories=(), executor=None
     address = ListenAddress(HOST, 0)
     try:
         async with http_port(
-            SocketNetwork(), address, broker.metrics, lambda: broker.health, executor or own_executor
+            SocketNetwork(), address, broker.metrics, lambda: broker.health, broker.prepare, executor or own_executor
         ) as listening:
             broker.port = listening.port
             yield broker
@@ -95,9 +105,9 @@ def samples_of(text):
 def test_metrics_are_shown_as_prometheus_reads_them(run):
     async def scenario():
         async with serving() as broker:
-            broker.metrics.counter("appended_bytes", "Bytes.").value += 2**60
-            broker.metrics.gauges("log_bytes", "Sizes.", ("topic",), lambda: [Sample(('a"\\\n',), 7)])
-            broker.metrics.histograms("wait_seconds", "Waits.", ("api",), (0.5, 1.0)).of("Fetch").observe(0.75)
+            broker.metrics.counter(APPENDED).value += 2**60
+            broker.metrics.readings(LOG_BYTES, lambda: [Sample(('a"\\\n',), 7)])
+            broker.metrics.histograms(WAITS).of("Fetch").observe(0.75)
             return await exchange(broker.port, GET % b"/metrics")
 
     answer = run(scenario())
@@ -118,7 +128,7 @@ def test_metrics_beyond_the_socket_buffers_arrive_whole(run):
     async def scenario():
         async with serving() as broker:
             samples = [Sample((str(partition) * 1000,), partition) for partition in range(5000)]
-            broker.metrics.gauges("log_bytes", "Sizes.", ("partition",), lambda: samples)
+            broker.metrics.readings(LOG_BYTES, lambda: samples)
             return await exchange(broker.port, GET % b"/metrics")
 
     answer = run(scenario())
@@ -126,16 +136,79 @@ def test_metrics_beyond_the_socket_buffers_arrive_whole(run):
     assert answer.body.count(b"\nlog_bytes{") == 5000
 
 
+def test_other_work_gets_its_turn_while_many_metrics_are_written(run):
+    async def scenario():
+        turns = 0
+
+        async def take_turns():
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        def read():
+            nonlocal turns
+            turns = 0
+            yield from (Sample((str(number),), number) for number in range(50 * http._SAMPLES_TOGETHER))
+            turns_at_the_end.append(turns)
+
+        turns_at_the_end = []
+        async with serving() as broker:
+            broker.metrics.readings(LOG_BYTES, read)
+            other = asyncio.create_task(take_turns())
+            assert (await exchange(broker.port, GET % b"/metrics")).status == 200
+            other.cancel()
+        return turns_at_the_end
+
+    (turns,) = run(scenario())
+    assert turns >= 49
+
+
+def test_requests_that_come_together_share_the_work(run):
+    async def scenario():
+        async with serving() as broker:
+            answers = await asyncio.gather(*[exchange(broker.port, GET % b"/metrics") for _ in range(5)])
+            assert {answer.status for answer in answers} == {200}
+            together = broker.preparations
+            await exchange(broker.port, GET % b"/metrics")
+            return together, broker.preparations
+
+    together, after = run(scenario())
+    assert 1 <= together < 5
+    assert after == together + 1
+
+
+def test_metrics_without_samples_have_no_lines():
+    metrics = Metrics()
+    metrics.histograms(WAITS).of("Fetch")
+    metrics.readings(LOG_BYTES, list)
+    assert metrics_text(metrics) == b""
+
+
 def test_metrics_tell_of_the_process():
-    assert samples_of(metrics_text(()))["process_resident_memory_bytes",] > 1 << 20
+    assert samples_of(process_text())["process_resident_memory_bytes",] > 1 << 20
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.1, b"0.1"), (2.0**70, b"1.1805916207174113e+21"), (7, b"7")])
+def test_numbers_keep_their_digits(value, text):
+    metrics = Metrics()
+    metrics.readings(LOG_BYTES, lambda: [Sample(("a",), value)])
+    assert metrics_text(metrics).splitlines()[-1] == b'log_bytes{topic="a"} ' + text
+
+
+@pytest.mark.parametrize(("value", "text"), [(float("inf"), b"+Inf"), (float("-inf"), b"-Inf"), (float("nan"), b"NaN")])
+def test_numbers_that_are_none_have_the_names_of_prometheus(value, text):
+    metrics = Metrics()
+    metrics.readings(LOG_BYTES, lambda: [Sample(("a",), value)])
+    assert metrics_text(metrics).splitlines()[-1] == b'log_bytes{topic="a"} ' + text
 
 
 def test_metrics_text_of_request_times_has_cumulative_buckets():
     metrics = Metrics()
-    produce = measure_requests(metrics).of("Produce")
+    produce = metrics.histograms(REQUEST_SECONDS).of("Produce")
     for seconds in (0.000_01, 0.002, 0.002, 99.0):
         produce.observe(seconds)
-    samples = samples_of(metrics_text(metrics.snapshot()))
+    samples = samples_of(metrics_text(metrics))
     buckets = [value for key, value in samples.items() if key[0] == "barnabas_request_seconds_bucket"]
     assert buckets == sorted(buckets)
     assert buckets[0] == 1
@@ -305,7 +378,12 @@ def test_taken_address_is_said_as_such(run):
     async def scenario():
         async with serving() as broker:
             other = http_port(
-                SocketNetwork(), ListenAddress(HOST, broker.port), broker.metrics, lambda: broker.health, None
+                SocketNetwork(),
+                ListenAddress(HOST, broker.port),
+                broker.metrics,
+                lambda: broker.health,
+                broker.prepare,
+                None,
             )
             with pytest.raises(ListenFailed, match=str(broker.port)):
                 await other.__aenter__()
@@ -319,8 +397,8 @@ def test_metrics_that_cannot_be_rendered_are_an_error_of_ours(run):
     async def scenario():
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
         async with serving() as broker:
-            broker.metrics.gauge("broken", "Not a number.", lambda: "x")
+            broker.metrics.readings(LOG_BYTES, lambda: [Sample(("a",), "x")])
             return await exchange(broker.port, GET % b"/metrics")
 
     assert run(scenario()).status == 500
-    assert [type(error) for error in reported] == [ValueError]
+    assert [type(error) for error in reported] == [TypeError]

@@ -18,8 +18,9 @@ import pytest
 from barnabas.base.clock import ManualClock
 from barnabas.base.errors import InvalidSetting
 from barnabas.cli import main
-from barnabas.cli.up import RecoveryProgress, make_settings
+from barnabas.cli.up import RecoveryProgress, make_settings, with_metrics
 from barnabas.client.blocking import BlockingClient
+from barnabas.net.stream import ListenAddress
 from barnabas.records import kernel
 from barnabas.storage.opening import OpeningProgress
 from barnabas.testing import Broker
@@ -97,14 +98,15 @@ def test_ipv6_address_is_said_as_commands_take_it(tmp_path: Path, capsys: pytest
         assert f" {found[1]} " in capsys.readouterr().out
 
 
-def test_up_serves_metrics_and_health(tmp_path: Path) -> None:
-    with running(tmp_path, "--listen", "127.0.0.1:0", "--metrics-port", "0") as process:
+@pytest.mark.parametrize("option", [("--metrics-port", "0"), ("--metrics-listen", "127.0.0.1:0")])
+def test_up_serves_metrics_and_health(tmp_path: Path, option: tuple[str, str]) -> None:
+    with running(tmp_path, "--listen", "127.0.0.1:0", *option) as process:
         port = re.search(r"metrics on port (\d+)", ready_line(process))
         assert port
         with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/healthz") as health:
             assert json.load(health)["state"] == "ready"
         with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/metrics") as metrics:
-            assert b"barnabas_request_seconds" in metrics.read()
+            assert b"barnabas_requests_received_total 0" in metrics.read()
 
 
 def test_up_with_json_log_says_everything_in_it(tmp_path: Path) -> None:
@@ -142,7 +144,7 @@ def test_taken_port_is_said_in_one_line(tmp_path: Path, capsys: pytest.CaptureFi
 
     assert line == (
         f"barnabas: cannot listen on {address}: Address already in use; "
-        "choose another port with --listen or --metrics-port"
+        "choose another port with --listen or --metrics-listen"
     )
 
 
@@ -165,6 +167,10 @@ def test_directory_of_a_running_broker_is_said_in_one_line(tmp_path: Path, capsy
         (["--config", "missing.properties"], "cannot read missing.properties: No such file or directory"),
         (["--log-format", "xml"], "'xml' is not one of 'text', 'json'"),
         (["--metrics-port", "70000"], "--metrics-port': 70000 is not in the range 0<=x<=65535"),
+        (["--metrics-listen", "9404"], "--metrics-listen 9404 is not allowed; it must be HOST:PORT"),
+        (["--metrics-listen", "host:65536"], "--metrics-listen host:65536 is not allowed; it must be HOST:PORT"),
+        (["--metrics-listen", ":9404", "--metrics-port", "9404"], "give one of them"),
+        (["--set", "metrics.listen=http://host:9404/"], "metrics.listen=http://host:9404/ is not allowed"),
     ],
 )
 def test_mistake_is_said_in_one_line(
@@ -202,6 +208,27 @@ def test_later_sources_of_a_setting_win(tmp_path: Path, monkeypatch: pytest.Monk
     given = make_settings("[::1]:5", Path("here"), {"log.dirs": "/from-set"}, file)
     assert (given.config.listeners[0].host, given.config.listeners[0].port) == ("::1", 5)
     assert list(given.log_manager_config.log_dirs) == [str(tmp_path / "here")]
+
+
+@pytest.mark.parametrize(
+    ("listen", "metrics_listen", "metrics_port", "address"),
+    [
+        (None, None, None, ListenAddress("10.0.0.1", 1)),
+        ("127.0.0.1:9092", None, 0, ListenAddress("127.0.0.1", 0)),
+        ("[::1]:9092", None, 9404, ListenAddress("::1", 9404)),
+        (None, "[::]:9404", None, ListenAddress("::", 9404)),
+        (None, ":9404", None, ListenAddress("", 9404)),
+        (None, "broker.example.org:9404", None, ListenAddress("broker.example.org", 9404)),
+    ],
+)
+def test_address_of_the_metrics_comes_from_the_file_or_an_option(
+    tmp_path: Path, listen: str | None, metrics_listen: str | None, metrics_port: int | None, address: ListenAddress
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("metrics.listen=10.0.0.1:1\n")
+    settings = make_settings(listen, tmp_path, {}, file)
+
+    assert with_metrics(settings, metrics_listen, metrics_port).config.metrics_listen == address
 
 
 def test_setting_without_effect_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

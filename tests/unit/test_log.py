@@ -574,7 +574,7 @@ def test_plan_that_cannot_open_its_files_gives_back_those_it_has(orders: Simulat
 
 
 def test_cancelled_plan_takes_no_step_by_name(orders: SimulatedLog) -> None:
-    plan = FlushPlan(orders.disk, 0, 0)
+    plan = FlushPlan(orders.disk, orders.clock, 0, 0)
     plan.write_epochs(path("epochs"), (EpochEntry(1, 0),))
     plan.cancel()
     plan.run()

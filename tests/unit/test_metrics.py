@@ -1,23 +1,14 @@
-from dataclasses import fields
-
 import pytest
 
-from barnabas.base.ids import TopicPartition
-from barnabas.base.metrics import (
-    REQUEST_SECONDS_BOUNDS,
-    CounterFamily,
-    Description,
-    GaugeFamily,
-    Histogram,
-    HistogramFamily,
-    HistogramSample,
-    Metrics,
-    Sample,
-    measure_logs,
-    measure_network,
-    measure_requests,
-)
-from barnabas.net.counters import NetworkCounters
+from barnabas.base import metric_table
+from barnabas.base.metrics import Description, Histogram, HistogramSample, Kind, Metrics, Sample
+
+COUNTER, GAUGE, HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+APPENDED = Description(COUNTER, "appended_bytes_total", "Bytes appended.")
+ERRORS = Description(COUNTER, "errors_total", "Errors.", ("api", "code"))
+SECONDS = Description(HISTOGRAM, "seconds", "Time.", (), (1.0,))
+QUEUED = Description(GAUGE, "queued", "Waiting.")
+SIZES = Description(GAUGE, "sizes", "Sizes.", ("name",))
 
 
 @pytest.fixture
@@ -25,27 +16,42 @@ def metrics():
     return Metrics()
 
 
-def test_counter_is_shown_as_it_was_at_the_snapshot(metrics):
-    counter = metrics.counter("appended_bytes", "Bytes appended.")
+def samples_of(metrics):
+    """Of the only metric."""
+    ((_, samples),) = metrics.families()
+    return list(samples)
+
+
+def test_counter_is_shown_as_it_is_when_it_is_read(metrics):
+    counter = metrics.counter(APPENDED)
+    assert samples_of(metrics) == [Sample((), 0)]
     counter.value += 17
-    before = metrics.snapshot()
-    counter.value += 1
-    assert before == (CounterFamily(Description("appended_bytes", "Bytes appended."), (Sample((), 17),)),)
-    assert metrics.snapshot()[0].samples == (Sample((), 18),)
+    ((description, samples),) = metrics.families()
+    assert (description, list(samples)) == (APPENDED, [Sample((), 17)])
 
 
 def test_counters_of_the_same_labels_are_one(metrics):
-    errors = metrics.counters("errors", "Errors.", ("api", "code"))
+    errors = metrics.counters(ERRORS)
     errors.of("Fetch", "1").value += 1
     errors.of("Produce", "1").value += 5
     errors.of("Fetch", "1").value += 1
-    assert metrics.snapshot()[0].samples == (Sample(("Fetch", "1"), 2), Sample(("Produce", "1"), 5))
+    assert samples_of(metrics) == [Sample(("Fetch", "1"), 2), Sample(("Produce", "1"), 5)]
 
 
 def test_counters_without_a_value_for_each_label_are_refused(metrics):
-    errors = metrics.counters("errors", "Errors.", ("api", "code"))
+    errors = metrics.counters(ERRORS)
     with pytest.raises(AssertionError, match="api"):
         errors.of("Fetch")
+
+
+def test_what_never_happened_is_not_shown(metrics):
+    errors = metrics.counters(ERRORS)
+    seconds = metrics.histogram(SECONDS)
+    errors.of("Fetch", "1")
+    assert [list(samples) for _, samples in metrics.families()] == [[], []]
+    errors.of("Fetch", "1").value += 1
+    seconds.observe(0.5)
+    assert [len(list(samples)) for _, samples in metrics.families()] == [1, 1]
 
 
 def test_histogram_counts_a_value_on_a_bound_below_it():
@@ -60,82 +66,71 @@ def test_histogram_counts_a_value_on_a_bound_below_it():
 @pytest.mark.parametrize("bounds", [(), (1.0, 1.0), (2.0, 1.0)])
 def test_histogram_without_growing_bounds_is_refused(bounds):
     with pytest.raises(AssertionError):
-        Histogram(bounds)
+        Description(HISTOGRAM, "seconds", "Time.", (), bounds)
 
 
-def test_histogram_in_a_snapshot_does_not_change_any_more(metrics):
-    histogram = metrics.histogram("seconds", "Time.", (1.0,))
+def test_histogram_that_was_read_does_not_change_any_more(metrics):
+    histogram = metrics.histogram(SECONDS)
     histogram.observe(0.25)
-    (family,) = metrics.snapshot()
+    samples = samples_of(metrics)
     histogram.observe(3.0)
-    assert family == HistogramFamily(
-        Description("seconds", "Time."), (HistogramSample((), bounds=(1.0,), counts=(1, 0), sum=0.25),)
-    )
+    assert samples == [HistogramSample((), bounds=(1.0,), counts=(1, 0), sum=0.25)]
 
 
-def test_gauge_is_read_at_each_snapshot(metrics):
+def test_reading_is_read_each_time(metrics):
     queue: list[str] = []
-    metrics.gauge("queued", "Waiting.", lambda: len(queue))
-    assert metrics.snapshot()[0].samples == (Sample((), 0),)
+    metrics.reading(QUEUED, lambda: len(queue))
+    assert samples_of(metrics) == [Sample((), 0)]
     queue.append("first")
-    assert metrics.snapshot() == (GaugeFamily(Description("queued", "Waiting."), (Sample((), 1),)),)
+    assert samples_of(metrics) == [Sample((), 1)]
 
 
-def test_gauges_whose_labels_go_away_are_shown_no_longer(metrics):
+def test_readings_whose_labels_go_away_are_shown_no_longer(metrics):
     sizes = {"a": 1, "b": 2}
-    metrics.gauges("sizes", "Sizes.", ("name",), lambda: (Sample((name,), size) for name, size in sizes.items()))
-    assert metrics.snapshot()[0].samples == (Sample(("a",), 1), Sample(("b",), 2))
+    metrics.readings(SIZES, lambda: (Sample((name,), size) for name, size in sizes.items()))
+    assert samples_of(metrics) == [Sample(("a",), 1), Sample(("b",), 2)]
     del sizes["a"]
-    assert metrics.snapshot()[0].samples == (Sample(("b",), 2),)
+    assert samples_of(metrics) == [Sample(("b",), 2)]
+
+
+def test_labels_that_come_while_the_others_are_read_wait_for_the_next_time(metrics):
+    errors = metrics.counters(ERRORS)
+    errors.of("Fetch", "1").value += 1
+    ((_, samples),) = metrics.families()
+    errors.of("Produce", "1").value += 1
+    assert list(samples) == [Sample(("Fetch", "1"), 1)]
+    assert len(samples_of(metrics)) == 2
 
 
 def test_name_registered_twice_is_refused(metrics):
-    metrics.counter("things", "Things.")
-    with pytest.raises(AssertionError, match="things is registered twice"):
-        metrics.gauge("things", "Things.", lambda: 0)
+    metrics.counter(APPENDED)
+    with pytest.raises(AssertionError, match="appended_bytes_total is registered twice"):
+        metrics.counter(Description(COUNTER, "appended_bytes_total", "Other things.", ()))
 
 
 @pytest.mark.parametrize(
-    ("name", "label_names"), [("with-dash", ()), ("", ()), ("bytes_total", ()), ("sizes", ("le",)), ("sizes", ("A",))]
+    ("kind", "name", "label_names"),
+    [
+        (GAUGE, "with-dash", ()),
+        (GAUGE, "", ()),
+        (GAUGE, "bytes_total", ()),
+        (COUNTER, "bytes", ()),
+        (GAUGE, "sizes", ("le",)),
+        (GAUGE, "sizes", ("A",)),
+    ],
 )
-def test_name_that_prometheus_would_not_take_is_refused(metrics, name, label_names):
+def test_name_that_prometheus_would_not_take_is_refused(kind, name, label_names):
     with pytest.raises(AssertionError):
-        metrics.counters(name, "Things.", label_names)
+        Description(kind, name, "Things.", label_names)
 
 
 def test_metrics_of_two_brokers_are_apart():
     first, second = Metrics(), Metrics()
-    first.counter("things", "Things.").value += 1
-    assert second.counter("things", "Things.").value == 0
+    first.counter(APPENDED).value += 1
+    assert second.counter(APPENDED).value == 0
 
 
-def test_network_shows_every_number_that_is_kept(metrics):
-    counters = NetworkCounters()
-    measure_network(metrics, counters)
-    for value, field in enumerate(fields(counters), start=1):
-        setattr(counters, field.name, value)
-    shown = {family.description.name: family.samples[0].value for family in metrics.snapshot()}
-    assert sorted(shown.values()) == list(range(1, len(fields(counters)) + 1))
-    assert shown["barnabas_network_received_bytes"] == counters.bytes_in
-    assert shown["barnabas_network_sent_bytes"] == counters.bytes_out
-    assert shown["barnabas_connections"] == counters.connections_open
-
-
-def test_requests_are_timed_by_api(metrics):
-    seconds = measure_requests(metrics)
-    seconds.of("Produce").observe(0.000_2)
-    seconds.of("Fetch").observe(0.5)
-    (family,) = metrics.snapshot()
-    assert [(sample.label_values, sample.sum) for sample in family.samples] == [
-        (("Produce",), 0.000_2),
-        (("Fetch",), 0.5),
-    ]
-    assert family.samples[0].bounds == REQUEST_SECONDS_BOUNDS
-
-
-def test_logs_are_shown_by_partition(metrics):
-    sizes = {TopicPartition("orders", 0): 100, TopicPartition("orders", 1): 2**40}
-    measure_logs(metrics, lambda: sizes.items(), lambda: 1)
-    log_bytes, offline = metrics.snapshot()
-    assert log_bytes.samples == (Sample(("orders", "0"), 100), Sample(("orders", "1"), 2**40))
-    assert offline.samples == (Sample((), 1),)
+def test_table_names_every_metric_once():
+    described = [value for value in vars(metric_table).values() if isinstance(value, Description)]
+    assert sorted(one.name for one in described) == sorted(one.name for one in metric_table.METRICS)
+    assert len({one.name for one in described}) == len(described)

@@ -23,11 +23,13 @@ from barnabas.base.addresses import address_text
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import DiskFailed
 from barnabas.base.filesystem import FileSystem, LocalFileSystem
-from barnabas.base.metrics import Metrics, measure_logs, measure_network, measure_requests
+from barnabas.base.metric_table import FLUSH_SECONDS
+from barnabas.base.metrics import Metrics
 from barnabas.broker.authorizer import AllowAll
 from barnabas.broker.auto_creation import AutoCreation
 from barnabas.broker.dispatch import ClientConnection, Dispatcher, Shortcut
 from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.group_lag import GroupLags
 from barnabas.broker.groups import Groups
 from barnabas.broker.handlers import make_direct_handlers, make_handlers
 from barnabas.broker.handlers.fetch import FetchHandler
@@ -35,6 +37,15 @@ from barnabas.broker.handlers.offset_commit import OffsetCommitHandler
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.handlers.sole_fetch import SoleFetchHandler
 from barnabas.broker.internal_topics import InternalTopics
+from barnabas.broker.measures import (
+    measure_build,
+    measure_cleaner,
+    measure_lags,
+    measure_logs,
+    measure_network,
+    measure_topics,
+)
+from barnabas.broker.request_measures import RequestMeasures
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.groups.measures import measure_group_states, measure_groups
@@ -49,7 +60,7 @@ from barnabas.metadata.znodes import BrokerRegistration, Endpoint
 from barnabas.net.connection import Connection
 from barnabas.net.server import Listener, Server, ServerOptions
 from barnabas.net.sockets import SocketNetwork
-from barnabas.net.stream import ListenAddress, Network
+from barnabas.net.stream import Network
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.tick import AppendTick
@@ -59,7 +70,7 @@ from barnabas.storage.directories import AllDirectoriesOffline
 from barnabas.storage.handles import Handles
 from barnabas.storage.manager import LogManager
 from barnabas.storage.opening import OpeningProgress, OpeningReport
-from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.apis import ApiKey
 
 logger = logging.getLogger(__name__)
 
@@ -94,12 +105,10 @@ class Broker:
         settings: BrokerSettings,
         parts: BrokerParts | None = None,
         *,
-        metrics_address: ListenAddress | None = None,
         on_progress: Callable[[OpeningProgress], None] | None = None,
     ) -> None:
         self.settings = settings
         self._parts = parts or system_parts()
-        self._metrics_address = metrics_address
         self._on_progress = on_progress
         self._stack = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
@@ -108,6 +117,8 @@ class Broker:
         self.node_id = DEFAULT_NODE_ID if settings.config.node_id is None else settings.config.node_id
         self.listeners: tuple[Listener, ...] = ()
         self.metrics = Metrics()
+        self._flush_seconds = self.metrics.histogram(FLUSH_SECONDS)
+        self._group_lags: GroupLags | None = None
         self.metrics_port: int | None = None
         self.opening = OpeningReport()
 
@@ -166,7 +177,9 @@ class Broker:
         self.replicas = Replicas(self.node_id, self.logs, lambda image, topic: log_config(image, topic=topic), executor)
         server = Server(parts.network or SocketNetwork(), self._connect, settings.config.server_options(), executor)
         self._server = server
-        self.tick = AppendTick(loop, parts.clock, self._on_write_failure, server.flush_replies, self._on_bug)
+        self.tick = AppendTick(
+            loop, parts.clock, self._on_write_failure, server.flush_replies, self._on_bug, self._flush_seconds
+        )
         stack.push_async_callback(self.tick.drain)
         watcher.subscribe(self._follow)
         self._reconfigure(image)
@@ -195,7 +208,7 @@ class Broker:
             workers=executor,
         )
         self.dispatcher = self._make_dispatcher(loop)
-        self._measure()
+        self._measure(executor)
         stack.push_async_callback(self._stop_serving)  # last to start, first to stop
         self.listeners = tuple([await server.listen(spec) for spec in settings.config.listeners])
         await register_broker(store, self._registration())
@@ -213,6 +226,7 @@ class Broker:
             node_id=self.node_id,
             handles=Handles(handles_capacity(raise_descriptor_limit())),
             on_offline=lambda directory: self.replicas.drop_offline(),
+            flush_seconds=self._flush_seconds,
         )
         loop = asyncio.get_running_loop()
         open_all = partial(logs.open, lambda topic: settings.log_config(image, self.node_id, topic), self._on_progress)
@@ -246,12 +260,12 @@ class Broker:
         sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots, SESSION_EVICTION_MS, self._parts.random
         )
-        seconds = measure_requests(self.metrics)
-        produce = ProduceHandler(loop, self.replicas, self.tick, seconds.of(APIS[ApiKey.PRODUCE].name))
         clock = self._parts.clock
+        measures = RequestMeasures(self.metrics, clock.monotonic)
+        produce = ProduceHandler(self.replicas, self.tick, measures)
         fetch = FetchHandler(loop, clock, self.replicas, sessions, config.fetch_max_bytes)
-        sole_fetch = SoleFetchHandler(fetch, loop, clock, self.replicas, sessions, seconds.of(APIS[ApiKey.FETCH].name))
-        commit = OffsetCommitHandler(self.services, loop, seconds.of(APIS[ApiKey.OFFSET_COMMIT].name))
+        sole_fetch = SoleFetchHandler(fetch, loop, clock, self.replicas, sessions, measures)
+        commit = OffsetCommitHandler(self.services, measures)
         # A shortcut knows the frame alone, and an authorizer wants to know who sent it.
         shortcuts: dict[int, Shortcut] = {
             ApiKey.PRODUCE: produce.take_sole,
@@ -268,21 +282,26 @@ class Broker:
                 **make_direct_handlers(self.services),
             },
             handlers=make_handlers(self.services),
-            seconds_of={key: seconds.of(api.name) for key, api in APIS.items()},
+            measures=measures,
             on_bug=self._on_bug,
         )
 
-    def _measure(self) -> None:
-        measure_network(self.metrics, self._server.counters)
-        measure_logs(
-            self.metrics,
-            lambda: ((log.partition, log.size_bytes) for log in self.logs),
-            lambda: len(self.logs.offline_directories),
-        )
-        measure_group_states(self.metrics, self.groups.coordinator.counts)
+    def _measure(self, executor: ThreadPoolExecutor) -> None:
+        metrics, coordinator = self.metrics, self.groups.coordinator
+        measure_build(metrics)
+        measure_network(metrics, self._server.counters)
+        measure_topics(metrics, self.replicas)
+        measure_logs(metrics, self.logs)
+        if self.logs.cleaner is not None:
+            measure_cleaner(metrics, self.logs.cleaner)
+        measure_group_states(metrics, coordinator.counts)
+        self._group_lags = GroupLags(coordinator, self.replicas, executor)
+        self._stack.push_async_callback(self._group_lags.close)
+        measure_lags(metrics, self._group_lags, self._parts.clock)
 
     async def _listen_for_metrics(self, executor: ThreadPoolExecutor) -> None:
-        if self._metrics_address is None:
+        address = self.settings.config.metrics_listen
+        if address is None:
             return
         from barnabas.broker.http import BrokerState, Health, http_port  # only a broker with this port pays for it
 
@@ -293,9 +312,13 @@ class Broker:
                 return Health(BrokerState.STARTING)
             return Health(BrokerState.READY, tuple([one.path for one in self.logs.offline_directories]))
 
+        async def prepare() -> None:
+            if self._group_lags is not None:
+                await self._group_lags.refresh()
+
         network = self._parts.network or SocketNetwork()
         listening = await self._stack.enter_async_context(
-            http_port(network, self._metrics_address, self.metrics, health, executor)
+            http_port(network, address, self.metrics, health, prepare, executor)
         )
         self.metrics_port = listening.port
 

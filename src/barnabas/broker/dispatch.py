@@ -15,10 +15,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 from barnabas.base.errors import BarnabasError
-from barnabas.base.metrics import Histogram
 from barnabas.broker.request import Request
+from barnabas.broker.request_measures import RequestMeasures
 from barnabas.net.connection import Connection
 from barnabas.net.replies import ReplySlot
+from barnabas.wire.answer_errors import answer_errors
 from barnabas.wire.apis import APIS
 from barnabas.wire.framing import RequestHeader, parse_request_header
 from barnabas.wire.messages import write_response
@@ -43,7 +44,7 @@ class Dispatcher:
         shortcuts: Mapping[int, Shortcut],
         direct: Mapping[int, DirectHandler],
         handlers: Mapping[int, Handler],
-        seconds_of: Mapping[int, Histogram],
+        measures: RequestMeasures,
         on_bug: Callable[[BaseException], None],
     ) -> None:
         """`on_bug` hears of an exception that no handler should raise: our own mistake, which ends the broker."""
@@ -52,7 +53,7 @@ class Dispatcher:
         self.shortcuts = shortcuts
         self.direct = direct
         self.handlers = handlers
-        self._seconds_of = seconds_of
+        self.measures = measures
         self._on_bug = on_bug
         self._tasks: set[asyncio.Task[None]] = set()
         self.fault: Fault | None = None
@@ -61,7 +62,11 @@ class Dispatcher:
         return ClientConnection(self, connection)
 
     def observe(self, request: Request) -> None:
-        self._seconds_of[request.api_key].observe(self.loop.time() - request.began)
+        measures, api_key = self.measures, request.api_key
+        measures.seconds[api_key].observe(measures.now() - request.began)
+        if request.errors is not None:
+            for code, times in request.errors.items():
+                measures.add_error(api_key, code, times)
 
     def handle(self, request: Request) -> None:
         direct = self.direct.get(request.api_key)
@@ -83,9 +88,21 @@ class Dispatcher:
     async def _run(self, handler: Handler, request: Request) -> None:
         try:
             values = await handler(request)
-            request.respond(write_response(request.api_key, request.version, values))
+            body = write_response(request.api_key, request.version, values)
+            await self._count_errors(request, values)
+            request.respond(body)
         except BarnabasError as error:
             request.refuse(error)
+
+    async def _count_errors(self, request: Request, values: Values) -> None:
+        steps = answer_errors(request.api_key, request.version, values)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                request.errors = end.value or None
+                return
+            await asyncio.sleep(0)
 
     async def stop(self) -> None:
         """Ends what is still being worked on."""
@@ -118,7 +135,7 @@ class ClientConnection:
     def request_in(self, frame: memoryview, slot: ReplySlot) -> Request:
         """What stands in a frame of this connection's."""
         header = parse_request_header(frame)
-        return self.request(header, frame[header.body_position :], slot, self._dispatcher.loop.time())
+        return self.request(header, frame[header.body_position :], slot, self._dispatcher.measures.now())
 
     def request(self, header: RequestHeader, body: memoryview, slot: ReplySlot, began: float) -> Request:
         """A request of this connection's that came at this time."""

@@ -4,7 +4,7 @@ A handler gets nothing else from the network. Who may do what is decided in one 
 here; every answer has room for a throttle time.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Final, Protocol
 
 from barnabas.base.errors import BarnabasError
@@ -33,6 +33,7 @@ class Request:
         "body",
         "client_id",
         "correlation_id",
+        "errors",
         "listener",
         "peer_host",
         "principal",
@@ -50,7 +51,8 @@ class Request:
         on_answered: "Callable[[Request], None]",
         began: float = 0.0,
     ) -> None:
-        """`began` is the loop's time at which it came; `on_answered` is called when the answer is handed over."""
+        """`began` is when it came, as `RequestMeasures.now` tells it; `on_answered` is called when the answer is handed
+        over."""
         self.api_key, self.version, self.correlation_id, self.client_id, _ = header
         self.began = began
         self.body = body
@@ -58,8 +60,16 @@ class Request:
         self.peer_host = peer_host
         self.principal = ANONYMOUS
         self.throttle_ms = 0
+        self.errors: MutableMapping[int, int] | None = None
+        """How often the answer carries which error code; None when it carries none."""
         self._slot = slot
         self._on_answered = on_answered
+
+    def add_error(self, code: int, times: int = 1) -> None:
+        """The answer will carry this code, for the whole request or for a part of it: so that errors are counted."""
+        if self.errors is None:
+            self.errors = {}
+        self.errors[code] = self.errors.get(code, 0) + times
 
     def respond(self, body: bytes) -> None:
         self._slot.complete(response_start(self.api_key, self.version, self.correlation_id, len(body)) + body)

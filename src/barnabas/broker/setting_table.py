@@ -36,6 +36,7 @@ THREADS: Final = "Threads"
 GROUPS: Final = "Consumer groups"
 SECURITY: Final = "Access control"
 
+PORT_MAX: Final = 65_535
 _INT_MAX: Final = 2**31 - 1
 _MIB: Final = 1 << 20
 _MINUTE_MS: Final = 60_000
@@ -59,6 +60,28 @@ class PairsWithNumber:
 
     def describe(self, unit: Unit) -> str:
         return "a comma-separated list of ADDRESS:NUMBER (may be empty)"
+
+
+@dataclass(frozen=True, slots=True)
+class HostAndPort:
+    """`HOST:PORT`, an IPv6 address in brackets."""
+
+    _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^:/\[\]\s]*)):(?P<port>[0-9]{1,5})")
+
+    def allows(self, value: SettingValue) -> bool:
+        assert isinstance(value, str), "an address is a text"
+        return self.split(value) is not None
+
+    def describe(self, unit: Unit) -> str:
+        return "HOST:PORT"
+
+    @classmethod
+    def split(cls, text: str) -> tuple[str, int] | None:
+        """None when it is no such address."""
+        match = cls._ADDRESS.fullmatch(text)
+        if match is None or int(match["port"]) > PORT_MAX:
+            return None
+        return match["v6"] or match["host"] or "", int(match["port"])
 
 
 def _broker(
@@ -96,6 +119,9 @@ BROKER_SETTINGS: Final = SettingTable("broker", (
             "The listener by which the brokers of a cluster reach each other."),
     _broker(LISTENERS, "controller.listener.names", LIST, (), None,
             "Listeners of a Kafka controller. Their addresses in `listeners` are left out: Barnabas needs none."),
+    _broker(LISTENERS, "metrics.listen", STRING, None, HostAndPort(),
+            "Where to serve `/metrics` and `/healthz` over HTTP, without a login. No host means every interface, "
+            "port 0 a free one. Barnabas's own."),
     _broker(CONNECTIONS, "socket.request.max.bytes", INT, 100 * _MIB, _AT_LEAST_1,
             "A larger request is refused by closing its connection, before memory is taken for it."),
     _broker(CONNECTIONS, "queued.max.request.bytes", LONG, -1, None,

@@ -14,10 +14,11 @@ from typing import Any, Final, NamedTuple, cast
 
 from barnabas.base.errors import InvalidSetting
 from barnabas.base.settings import SettingValue
-from barnabas.broker.setting_table import BROKER_SETTINGS, SERVER_SETTINGS, missing_feature
+from barnabas.broker.setting_table import BROKER_SETTINGS, PORT_MAX, SERVER_SETTINGS, HostAndPort, missing_feature
 from barnabas.metadata.image import ClusterImage
 from barnabas.net.connection import ConnectionOptions
 from barnabas.net.server import ListenerSpec, ServerOptions
+from barnabas.net.stream import ListenAddress
 from barnabas.storage.setting_tables import LOG_SETTINGS, TOPIC_SETTINGS
 from barnabas.storage.settings import LogConfig, LogManagerConfig, field_name
 
@@ -26,7 +27,6 @@ logger = logging.getLogger(__name__)
 PLAINTEXT: Final = "PLAINTEXT"
 
 _ADDRESS: Final = re.compile(r"(?P<name>[^:/]+)://(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:/]*)):(?P<port>\d{1,5})")
-_PORT_MAX: Final = 65_535
 _NO_TEXTS: Final[Mapping[str, str]] = {}
 
 
@@ -69,6 +69,7 @@ class BrokerConfig:
     node_id: int | None
     broker_rack: str | None
     listeners: tuple[ListenerSpec, ...]
+    metrics_listen: ListenAddress | None
     socket_request_max_bytes: int
     queued_max_request_bytes: int
     max_connections: int
@@ -110,6 +111,7 @@ class BrokerConfig:
         plain = {field.name: changes[field.name] for field in fields(cls)}
         plain["node_id"] = _node_id(values["node.id"], values["broker.id"])
         plain["listeners"] = _listener_specs(values)
+        plain["metrics_listen"] = _listen_address(values["metrics.listen"])
         plain["max_connections_per_ip_overrides"] = _limits(values["max.connections.per.ip.overrides"])
         return cls(**plain)
 
@@ -217,6 +219,11 @@ def _limits(text: str) -> dict[str, int]:
 # -- listeners -----------------------------------------------------------------------------------------------------
 
 
+def _listen_address(text: str | None) -> ListenAddress | None:
+    address = None if text is None else HostAndPort.split(text)
+    return None if address is None else ListenAddress(*address)
+
+
 class _Address(NamedTuple):
     host: str
     port: int
@@ -254,7 +261,7 @@ def _addresses(setting: str, texts: Iterable[str]) -> dict[str, _Address]:
     addresses: dict[str, _Address] = {}
     for text in texts:
         match = _ADDRESS.fullmatch(text)
-        if match is None or int(match["port"]) > _PORT_MAX:
+        if match is None or int(match["port"]) > PORT_MAX:
             raise InvalidSetting(f"{setting}={text} is not allowed; it must be NAME://HOST:PORT")
         name = match["name"].upper()
         if name in addresses:

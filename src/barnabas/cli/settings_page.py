@@ -76,19 +76,19 @@ def _groups(table: SettingTable, *, with_synonyms: bool) -> Iterable[str]:
         columns = ["name", "type", "default", "allowed", "at run time", "meaning"]
         if with_synonyms:
             columns.insert(3, "default from")
-        yield _row(columns)
+        yield table_row(columns)
         yield "|---" * len(columns) + "|"
         for setting in shown:
             if setting.group == group:
-                yield _row(_cells(setting, with_synonyms=with_synonyms))
+                yield table_row(_cells(setting, with_synonyms=with_synonyms))
         yield ""
 
 
 def _unsupported() -> Iterable[str]:
-    yield _row(["name", "what Barnabas does not have"])
+    yield table_row(["name", "what Barnabas does not have"])
     yield "|---|---|"
     for beginning, feature in UNSUPPORTED.items():
-        yield _row([f"`{beginning}`", feature])
+        yield table_row([f"`{beginning}`", feature])
     yield ""
 
 
@@ -115,7 +115,7 @@ def _default(setting: Setting) -> str:
     return f"`{setting.format(value)}`" if value not in ((), "") else "empty"
 
 
-def _row(cells: Iterable[str]) -> str:
+def table_row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

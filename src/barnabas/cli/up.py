@@ -1,9 +1,9 @@
 """`barnabas up`: a broker in the foreground, until Ctrl-C or SIGTERM.
 
 Settings come, the later over the earlier, from the defaults of this command (127.0.0.1:9092, `./barnabas-data`, and for
-groups what suits one broker), the `--config` file, `--set`, and `--listen` and `--data-dir`. A file may be one of
-Kafka's: what it has that Barnabas does not know is said and left out. `--set` is for who knows what they want: an
-unknown name is refused.
+groups what suits one broker), the `--config` file, `--set`, and `--listen`, `--data-dir` and `--metrics-listen`. A file
+may be one of Kafka's: what it has that Barnabas does not know is said and left out. `--set` is for who knows what they
+want: an unknown name is refused.
 
 What a person reads goes to standard output, the log to standard error. The first signal stops the broker in order; a
 second one ends the process at once.
@@ -73,9 +73,15 @@ def up(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Settings in the format of Kafka's server.properties.")
     ] = None,
+    metrics_listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where to serve /metrics and /healthz over HTTP.", show_default=False),
+    ] = None,
     metrics_port: Annotated[
         int | None,
-        typer.Option(metavar="PORT", help="Serve /metrics and /healthz over HTTP.", min=0, max=_PORT_MAX),
+        typer.Option(
+            metavar="PORT", help="--metrics-listen with the host of --listen.", min=0, max=_PORT_MAX, show_default=False
+        ),
     ] = None,
     log_format: Annotated[LogFormat, typer.Option(help="How the log is written.")] = LogFormat.TEXT,
 ) -> None:
@@ -86,11 +92,11 @@ def up(
     level = min(logging.INFO, logging.getLogger().level or logging.INFO)  # `barnabas --debug` has set it lower
     configure_logging(log_format, level, sys.stderr)
     given = parse_assignments(settings or [], "--set")
-    broker_settings = make_settings(listen, data_dir, given, config)
+    broker_settings = with_metrics(make_settings(listen, data_dir, given, config), metrics_listen, metrics_port)
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(broker_settings, metrics_port, log_format))
+        runner.run(_serve(broker_settings, log_format))
 
 
 def make_settings(
@@ -116,6 +122,23 @@ def make_settings(
     return BrokerSettings(texts)
 
 
+def with_metrics(settings: "BrokerSettings", metrics_listen: str | None, metrics_port: int | None) -> "BrokerSettings":
+    """The settings, with the address that the options give for the metrics."""
+    from barnabas.broker.setting_table import HostAndPort
+    from barnabas.broker.settings import BrokerSettings
+
+    if metrics_listen is None and metrics_port is None:
+        return settings
+    if metrics_listen is not None and metrics_port is not None:
+        raise InvalidSetting("--metrics-listen and --metrics-port both say where the metrics are; give one of them")
+    if metrics_listen is None:
+        host = settings.config.listeners[0].host
+        metrics_listen = f"[{host}]:{metrics_port}" if ":" in host else f"{host}:{metrics_port}"
+    elif HostAndPort.split(metrics_listen) is None:
+        raise InvalidSetting(f"--metrics-listen {metrics_listen} is not allowed; it must be HOST:PORT")
+    return BrokerSettings({**settings.texts, "metrics.listen": metrics_listen})
+
+
 def _listener(address: str) -> str:
     host, separator, port = address.rpartition(":")
     if not separator or not port.isdecimal() or int(port) > _PORT_MAX or bracket_hint(address):
@@ -136,20 +159,16 @@ def _read_properties(path: Path) -> dict[str, str]:
         raise CommandFailed(f"{path}: {error}") from error
 
 
-async def _serve(settings: "BrokerSettings", metrics_port: int | None, log_format: LogFormat) -> None:
+async def _serve(settings: "BrokerSettings", log_format: LogFormat) -> None:
     from barnabas.base.clock import SystemClock
     from barnabas.broker.app import Broker
     from barnabas.net.errors import ListenFailed
-    from barnabas.net.stream import ListenAddress
     from barnabas.records import kernel
 
     if not kernel.IS_COMPILED:
         logger.warning("the compiled record kernel is not installed; its Python reference is used, which is slower")
-    metrics_address = None
-    if metrics_port is not None:
-        metrics_address = ListenAddress(settings.config.listeners[0].host, metrics_port)
     stopping = _stop_on_signals()
-    broker = Broker(settings, metrics_address=metrics_address, on_progress=RecoveryProgress(SystemClock()))
+    broker = Broker(settings, on_progress=RecoveryProgress(SystemClock()))
     try:
         async with broker:
             _spare_the_collector()
@@ -159,7 +178,7 @@ async def _serve(settings: "BrokerSettings", metrics_port: int | None, log_forma
     except ListenFailed as error:
         if error.errno != errno.EADDRINUSE:
             raise
-        raise CommandFailed(f"{error}; choose another port with --listen or --metrics-port") from error
+        raise CommandFailed(f"{error}; choose another port with --listen or --metrics-listen") from error
     logger.info("stopped")
 
 

@@ -176,6 +176,12 @@ class GroupCoordinator:
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
+    def groups(self) -> Iterator[tuple[str, GroupShardState]]:
+        """Every group by name, with the state to ask. It may go on while groups come and go."""
+        for shard in self._active():
+            for group_id in shard.state.group_ids():
+                yield group_id, shard.state
+
     def counts(self) -> dict[GroupState, int]:
         """How many groups there are in each state."""
         totals: dict[GroupState, int] = {}

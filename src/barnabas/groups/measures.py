@@ -1,13 +1,11 @@
-"""What a coordinator measures about itself, under the names that people see."""
+"""What a coordinator measures about itself."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
+from barnabas.base import metric_table as table
 from barnabas.base.metrics import Counter, Histogram, Metrics, Sample
 from barnabas.groups.transitions import GroupState
-
-LOAD_SECONDS_BOUNDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +19,10 @@ class GroupMeasures:
 
 def measure_groups(metrics: Metrics) -> GroupMeasures:
     return GroupMeasures(
-        commits=metrics.counter("barnabas_group_offset_commits", "Requests that committed offsets."),
-        rebalances=metrics.counter("barnabas_group_rebalances", "Rebalances that ended, of all groups."),
-        offsets_expired=metrics.counter("barnabas_group_offsets_expired", "Committed offsets removed because of age."),
-        load_seconds=metrics.histogram(
-            "barnabas_group_load_seconds", "Time to load the groups of one partition.", LOAD_SECONDS_BOUNDS
-        ),
+        commits=metrics.counter(table.GROUP_OFFSET_COMMITS),
+        rebalances=metrics.counter(table.GROUP_REBALANCES),
+        offsets_expired=metrics.counter(table.GROUP_OFFSETS_EXPIRED),
+        load_seconds=metrics.histogram(table.GROUP_LOAD_SECONDS),
     )
 
 
@@ -37,4 +33,4 @@ def measure_group_states(metrics: Metrics, counts: Callable[[], Mapping[GroupSta
         found = counts()
         return [Sample((state.value,), found.get(state, 0)) for state in GroupState]
 
-    metrics.gauges("barnabas_groups", "Groups by state.", ("state",), read)
+    metrics.readings(table.GROUPS, read)

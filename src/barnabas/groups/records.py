@@ -318,6 +318,12 @@ def _version_of(value: bytes) -> int:
     return version
 
 
+def offset_in(value: bytes) -> int:
+    """The offset alone, of an encoded `CommittedOffset` of any version."""
+    offset: int = INT64.unpack_from(value, INT16.size)[0]
+    return offset
+
+
 def decode_offset(value: bytes) -> CommittedOffset:
     """The value of an offset's record. Nearly all have one of two shapes."""
     try:

@@ -9,7 +9,7 @@ change when they are committed: `logged`.
 Not here: authorization, empty group ids, whether topics exist; the handlers do that.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from uuid import UUID
 
 from barnabas.base.uuid import ZERO_UUID
@@ -20,7 +20,7 @@ from barnabas.groups import sync as syncing
 from barnabas.groups.effects import Effects, Reply, TimerKey, TimerKind, Token
 from barnabas.groups.logged import LoggedGroups
 from barnabas.groups.rebalance import Step, complete_join, initial_delay_over, session_timer_fired
-from barnabas.groups.records import TEXT_BYTES_MAX, CommittedOffset, GroupMetadata
+from barnabas.groups.records import TEXT_BYTES_MAX, CommittedOffset, GroupMetadata, offset_in
 from barnabas.groups.requests import (
     CLASSIC_GROUP_TYPE,
     UNKNOWN_MEMBER_ID,
@@ -210,6 +210,14 @@ class GroupShardState(LoggedGroups):
         if offset_rules.expire(group, step) and group.state is GroupState.EMPTY and not group.pending:
             step.write(group, None)
         return self._sent(group, step.effects)
+
+    def committed_offsets(self, group_id: str) -> Iterator[tuple[str, int, int]]:
+        """Topic, partition and offset of every commit of a group. It may go on while the group changes."""
+        group = self._groups.get(group_id)
+        if group is not None:
+            for topic, partitions in tuple(group.offsets.items()):
+                for partition, value in tuple(partitions.items()):
+                    yield topic, partition, offset_in(value)
 
     def offset_count(self, group_id: str) -> int:
         """How many offsets a group has."""

@@ -66,6 +66,7 @@ class Partition:
         "partition_epoch",
         "replicas",
         "topic_id",
+        "traffic",
         "watchers",
     )
 
@@ -73,6 +74,7 @@ class Partition:
         self.name = name
         self.topic_id = topic_id
         self.log = log
+        self.traffic = log.traffic
         self.is_closed = False
         self.leader = -1
         self.leader_epoch: LeaderEpoch = NO_EPOCH

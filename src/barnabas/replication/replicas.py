@@ -23,6 +23,7 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.workers import perform
 from barnabas.storage.manager import LogManager
 from barnabas.storage.settings import LogConfig
+from barnabas.storage.traffic import TopicTraffic
 from barnabas.storage.work import Work
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch, NodeEndpoint
@@ -42,6 +43,8 @@ class Replicas:
         self._config_of_topic = config_of_topic
         self._workers = workers
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self.traffic: dict[str, TopicTraffic] = {}
+        """By topic; kept until the topic is deleted."""
         self._found: dict[tuple[str | bytes, int], Partition] = {}
         """What `get_sole` was asked for since something changed."""
         self._wanted: asyncio.Queue[ClusterImage] = asyncio.Queue()
@@ -159,6 +162,7 @@ class Replicas:
 
     def _remove(self, topic: Topic) -> list[Work]:
         works: list[Work] = []
+        self.traffic.pop(topic.name, None)
         for index in range(len(topic.partitions)):
             partition = self._stop_serving((topic.name, index))
             if partition is not None:
@@ -185,6 +189,7 @@ class Replicas:
                 continue
             partition = self._partitions.get(name)
             if partition is None:
+                log.traffic = self.traffic.setdefault(topic.name, log.traffic)
                 partition = self._partitions[name] = Partition(name, topic.id, log)
             partition.lead(one.leader, one.leader_epoch, one.isr, one.replicas)
 

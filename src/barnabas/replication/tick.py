@@ -14,6 +14,8 @@ from typing import Protocol, TypeAlias
 from barnabas.base.clock import Clock
 from barnabas.base.errors import DiskFailed
 from barnabas.base.ids import Offset
+from barnabas.base.metric_table import FLUSH_SECONDS
+from barnabas.base.metrics import Histogram
 from barnabas.replication.partition import Partition
 
 
@@ -37,16 +39,19 @@ class AppendTick:
         on_failure: DiskFailureHandler,
         after_write: Callable[[], None],
         on_bug: Callable[[BaseException], None],
+        flush_seconds: Histogram | None = None,
     ) -> None:
         """`after_write` is called when everybody has been told: the replies may go.
 
         `on_bug` hears of an exception that a flush should not raise: our own mistake, which ends the broker.
+        `flush_seconds` takes the times of flushes, if somebody wants to know.
         """
         self._loop = loop
         self._clock = clock
         self._on_failure = on_failure
         self._after_write = after_write
         self._on_bug = on_bug
+        self._flush_seconds = Histogram(FLUSH_SECONDS.bounds) if flush_seconds is None else flush_seconds
         self._staged: dict[Partition, Waiting] = {}
         self._flushes: dict[Partition, asyncio.Task[None]] = {}
         self._unflushed: dict[Partition, Waiting] = {}
@@ -98,6 +103,7 @@ class AppendTick:
                     self._fail(partition, waiting + self._unflushed.pop(partition, []), failure)
                     return
                 log.finish_flush(plan)
+                self._flush_seconds.observe(plan.seconds)
                 _finish(partition, waiting, plan.end_offset)
                 self._after_write()
                 waiting = self._unflushed.pop(partition, [])

@@ -38,6 +38,7 @@ from barnabas.storage.segments import Segments
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.snapshots import Snapshots
 from barnabas.storage.staging import Appended, LogRead, Staged
+from barnabas.storage.traffic import TopicTraffic
 from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.storage.validate import accept_batch
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -71,6 +72,7 @@ class AppendableLog:
         "recovery_point",
         "segments",
         "snapshots",
+        "traffic",
         "truncations",
     )
 
@@ -117,6 +119,8 @@ class AppendableLog:
         self._is_untouched = is_whole
         self._flushing = Flushing(clock.now_ms())
         self._doomed: list[tuple[TimestampMs, Segment]] = []
+        self.traffic = TopicTraffic()
+        """Its own until it is served with the other partitions of its topic."""
         self.truncations = 0
 
     # -- facts ---------------------------------------------------------------------------------------------------
@@ -295,6 +299,9 @@ class AppendableLog:
         self.end_offset = self._staged_end
         self._written = staged
         self._flushing.messages += staged.messages
+        traffic = self.traffic
+        traffic.appended_bytes += staged.size_bytes
+        traffic.appended_records += staged.messages
         active.store_index_blocks()
         return None
 

@@ -21,7 +21,7 @@ from barnabas.base.errors import CorruptBatch, DiskFailed, DiskFull
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.storage.checkpoints import CLEANER_OFFSETS, CorruptCheckpoint, read_offsets, write_offsets
-from barnabas.storage.cleaning import SECRET_BYTES, CleanerSettings, CleaningJob
+from barnabas.storage.cleaning import SECRET_BYTES, CleanerSettings, CleaningJob, CleaningTotals
 from barnabas.storage.compaction import Cleanable, find_cleanable, first_dirty_offset, is_roll_due
 from barnabas.storage.log import Log
 from barnabas.storage.settings import LogManagerConfig
@@ -65,6 +65,12 @@ class LogCleaner:
         """Those of the jobs that wait for their next turn."""
         self._damaged: set[_LogKey] = set()
         self._look_again_ms = 0
+        self._ended = CleaningTotals()
+        """Of the passes that ended."""
+        self.passes = 0
+        """That ended, whatever came of them."""
+        self.dirty_ratio_max = 0.0
+        """Of the dirtiest log when work was last looked for."""
 
     def reconfigure(self, config: LogManagerConfig) -> None:
         """Passes that have begun go on with what they began with."""
@@ -75,6 +81,22 @@ class LogCleaner:
             key_map_bytes=int(config.log_cleaner_dedupe_buffer_size / config.log_cleaner_threads * load),
             io_bytes=max(_IO_BYTES_MIN, config.log_cleaner_io_buffer_size // config.log_cleaner_threads),
         )
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    @property
+    def running_count(self) -> int:
+        """Passes that are under way."""
+        return len(self._jobs)
+
+    @property
+    def damaged_count(self) -> int:
+        """Logs that are not compacted until they are repaired."""
+        return len(self._damaged)
+
+    def totals(self) -> CleaningTotals:
+        """What all passes have done so far, those under way included."""
+        return sum((job.totals for job in self._jobs.values()), self._ended)
 
     # -- how far -------------------------------------------------------------------------------------------------
 
@@ -159,6 +181,7 @@ class LogCleaner:
 
     def _begin_dirtiest(self, logs: Iterable[Log]) -> CleaningJob | None:
         best: tuple[Log, Cleanable] | None = None
+        self.dirty_ratio_max = 0.0
         for log in logs:
             key = _key(log)
             if not log.config.is_compacted or key in self._jobs or key in self._damaged:
@@ -168,6 +191,7 @@ class LogCleaner:
             except DiskFailed as error:
                 self._on_failure(key[0], error)
                 continue
+            self.dirty_ratio_max = max(self.dirty_ratio_max, cleanable.dirty_ratio)
             is_dirtier = best is None or cleanable.dirty_ratio > best[1].dirty_ratio
             if is_dirtier and cleanable.is_due(log.config.min_cleanable_dirty_ratio):
                 best = log, cleanable
@@ -207,19 +231,23 @@ class LogCleaner:
         except (CorruptBatch, CorruptTransactionIndex) as problem:
             logger.error("%s: not compacted until it is repaired: %s", partition, problem)
             self._damaged.add(key)
-        del self._jobs[key]
+        self._end(key)
         if job.end_offset is not None:
             self._known(directory)[partition] = job.end_offset
             self._unwritten.append(directory)
 
     def _pass_failed(self, job: CleaningJob, error: DiskFailed) -> None:
         key = _key(job.log)
-        del self._jobs[key]
+        self._end(key)
         if isinstance(error, DiskFull) and not job.is_torn:
             logger.warning("%s: compaction waits for space: %s", job.log.partition, error)
             self._back_off()
         else:
             self._on_failure(key[0], error)
+
+    def _end(self, key: _LogKey) -> None:
+        self._ended += self._jobs.pop(key).totals
+        self.passes += 1
 
     def _back_off(self) -> None:
         self._look_again_ms = self._clock.now_ms() + self._config.log_cleaner_backoff_ms

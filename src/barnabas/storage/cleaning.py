@@ -84,12 +84,20 @@ class CleanerSettings:
 
 @dataclass(slots=True)
 class CleaningTotals:
-    """What a pass has done so far."""
+    """What a pass, or several, have done so far."""
 
     read_bytes: int = 0
     written_bytes: int = 0
     replaced_segments: int = 0
     new_segments: int = 0
+
+    def __add__(self, other: "CleaningTotals") -> "CleaningTotals":
+        return CleaningTotals(
+            self.read_bytes + other.read_bytes,
+            self.written_bytes + other.written_bytes,
+            self.replaced_segments + other.replaced_segments,
+            self.new_segments + other.new_segments,
+        )
 
 
 class _Cancelled(Exception):  # noqa: N818 - not an error

@@ -11,6 +11,7 @@ moves or closes the log under a plan that still runs: a cancelled step is not ta
 from collections.abc import Iterable
 from threading import Lock
 
+from barnabas.base.clock import Clock
 from barnabas.base.filesystem import File, FileSystem
 from barnabas.base.ids import Offset, TimestampMs
 from barnabas.storage.checkpoints import write_leader_epochs
@@ -22,6 +23,7 @@ class FlushPlan:
     """Made by `Log.plan_flush`, run once anywhere, given back to `Log.finish_flush` or `Log.abandon_flush`."""
 
     __slots__ = (
+        "_clock",
         "_files",
         "_lock",
         "_opened",
@@ -31,18 +33,22 @@ class FlushPlan:
         "epochs_path",
         "is_cancelled",
         "messages",
+        "seconds",
         "snapshots",
         "truncations",
     )
 
-    def __init__(self, files: FileSystem, end_offset: Offset, truncations: int) -> None:
+    def __init__(self, files: FileSystem, clock: Clock, end_offset: Offset, truncations: int) -> None:
         self._files = files
+        self._clock = clock
         self._opened: list[File] = []
         self._lock = Lock()
         self.is_cancelled = False
         self.end_offset = end_offset
         self.truncations = truncations
         self.messages = 0
+        self.seconds = 0.0
+        """How long it ran, once it has."""
         self.snapshots: tuple[Offset, ...] = ()
         self.epochs_path = ""
         self.epochs: tuple[EpochEntry, ...] | None = None
@@ -61,6 +67,7 @@ class FlushPlan:
 
     def run(self) -> None:
         """Blocks until the disk has everything."""
+        began = self._clock.monotonic()
         try:
             for file in self._opened:
                 file.sync()
@@ -69,6 +76,7 @@ class FlushPlan:
                     self._store_names()
         finally:
             self.close()
+        self.seconds = self._clock.monotonic() - began
 
     def _store_names(self) -> None:
         if self.epochs is not None:

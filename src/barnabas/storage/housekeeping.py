@@ -30,6 +30,7 @@ from typing import Final, TypeAlias
 from barnabas.base.errors import DiskFailed
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import TimestampMs, TopicPartition
+from barnabas.base.metrics import Histogram
 from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.directories import LogDirectories
 from barnabas.storage.directory import CheckpointFile, CheckpointVersion, LogDirectory
@@ -84,12 +85,14 @@ class Housekeeping:
         now_ms: TimestampMs,
         on_failure: OnFailure,
         cleaner: LogCleaner | None,
+        flush_seconds: Histogram,
     ) -> None:
         self._files = files
         self._config = config
         self._directories = directories
         self._on_failure = on_failure
         self._cleaner = cleaner
+        self._flush_seconds = flush_seconds
         self._doomed: list[_DoomedDirectory] = []
         self._awaiting_retention: deque[TopicPartition] = deque()
         first_ms = now_ms + config.log_initial_task_delay_ms
@@ -153,6 +156,7 @@ class Housekeeping:
 
         def finish(_: None) -> None:
             log.finish_flush(plan)
+            self._flush_seconds.observe(plan.seconds)
 
         return Job(f"flush {log.partition}", run=plan.run, finish=finish, failed=failed)
 

@@ -60,7 +60,7 @@ class Log(AppendableLog):
         assert self._staged is None
         self._flushing.cancel()
         end_offset = self.segments.active.base_offset if complete_only else self.end_offset
-        plan = FlushPlan(self._files, end_offset, self.truncations)
+        plan = FlushPlan(self._files, self._clock, end_offset, self.truncations)
         try:
             self._plan_files(plan, complete_only)
         except DiskFailed:
@@ -270,7 +270,7 @@ class Log(AppendableLog):
         """The last flush: with it the log is whole on the disk, indexes and producers included."""
         self.write()
         if self._is_untouched and not self.epochs.is_dirty:
-            return FlushPlan(self._files, self.end_offset, self.truncations)
+            return FlushPlan(self._files, self._clock, self.end_offset, self.truncations)
         self.segments.active.complete()
         self.snapshots.take(self.end_offset, self.producers)
         self._flushing.has_new_names = True

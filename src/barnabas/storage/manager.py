@@ -27,6 +27,8 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, DiskFailed, DiskFull
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import Offset, TimestampMs, TopicPartition
+from barnabas.base.metric_table import FLUSH_SECONDS
+from barnabas.base.metrics import Histogram
 from barnabas.base.uuid import new_uuid
 from barnabas.storage.checkpoints import UNKNOWN_BROKER_EPOCH
 from barnabas.storage.cleaner import LogCleaner
@@ -65,7 +67,9 @@ class LogManager:
         handles: Handles | None = None,
         workers: Workers | None = None,
         on_offline: OnOffline | None = None,
+        flush_seconds: Histogram | None = None,
     ) -> None:
+        """`flush_seconds` takes the times of flushes, if somebody wants to know."""
         self._files = files
         self._clock = clock
         self._random = random
@@ -91,6 +95,7 @@ class LogManager:
             now_ms=clock.now_ms(),
             on_failure=self._on_failure,
             cleaner=self.cleaner,
+            flush_seconds=Histogram(FLUSH_SECONDS.bounds) if flush_seconds is None else flush_seconds,
         )
 
     def reconfigure(self, config: LogManagerConfig) -> None:

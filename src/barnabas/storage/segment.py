@@ -318,15 +318,7 @@ class Segment:
             if header.last_offset == known_offset:
                 position += header.size_bytes
                 return position if position < self.size else None
-        while position < self.size:
-            chunk = self.file.read_at(min(_SEEK_BYTES, self.size - position), position)
-            advance, is_found = kernel.seek_offset(chunk, offset)
-            if not advance and not is_found:
-                raise CorruptBatch(f"{self.path(LOG_SUFFIX)}: {self.size - position} stray bytes at {position}")
-            position += advance
-            if is_found:
-                return position
-        return None
+        return seek_batch(self.file, position, self.size, offset)
 
     def header_at(self, position: Position) -> BatchHeader:
         return read_header(self.file.read_at(HEADER_BYTES, position))
@@ -435,6 +427,19 @@ class Segment:
         self.offset_index.check_invariants()
         self.time_index.check_invariants()
         assert all(taken.is_revoked or taken.position + taken.length <= self.size for taken in self.slices)
+
+
+def seek_batch(file: File, position: Position, end: Position, offset: Offset) -> Position | None:
+    """Where the first batch begins, from the one at `position` on, that holds `offset` or a later one."""
+    while position < end:
+        chunk = file.read_at(min(_SEEK_BYTES, end - position), position)
+        advance, is_found = kernel.seek_offset(chunk, offset)
+        if not advance and not is_found:
+            raise CorruptBatch(f"{file.path}: {end - position} stray bytes at {position}")
+        position += advance
+        if is_found:
+            return position
+    return None
 
 
 def remove_segment_files(files: FileSystem, directory: str, base_offset: Offset, suffix: str) -> None:

@@ -20,6 +20,7 @@ from barnabas.broker.request import Request
 from barnabas.net.replies import Piece
 from barnabas.replication.partition import Partition, PartitionRead
 from barnabas.replication.replicas import Replicas
+from barnabas.storage.traffic import TopicTraffic
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.fetch_request import FLEXIBLE_FROM, TOPIC_ID_FROM, FetchRequest, decode_fetch_request
 from barnabas.wire.fetch_response import (
@@ -86,6 +87,8 @@ class FetchHandler:
         attempt.respond()
 
     def _respond(self, request: Request, response: FetchResponse) -> None:
+        if response.error_code:
+            request.add_error(response.error_code)
         response.throttle_time_ms = request.throttle_ms
         encoded = encode_fetch_response(request.version, response)
         # The records among the pieces are the slices that were put in.
@@ -114,6 +117,8 @@ class FetchHandler:
                 last = (key.topic, key.topic_id)
                 partitions = []
                 topics.append(FetchTopicReply(key.topic, key.topic_id, partitions))
+            if reply.error_code:
+                request.add_error(reply.error_code)
             if reply.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
                 reply.current_leader = self._replicas.leader_of(key.topic, key.topic_id, key.partition)
                 leaders.append(reply.current_leader)
@@ -156,12 +161,10 @@ class _Found(NamedTuple):
     key: PartitionKey
     session: SessionPartition
     reply: FetchPartitionReply
-    read: PartitionRead | None
+    read: PartitionRead | None = None
     """None when there was nothing to read: an error, or another history."""
-
-    @property
-    def has_records(self) -> bool:
-        return self.read is not None and self.read.records is not None
+    traffic: TopicTraffic | None = None
+    """Where the records are counted if they are sent; None when there are none."""
 
 
 class _Attempt:
@@ -189,7 +192,7 @@ class _Attempt:
                 found = self._read_partition(key, session, left)
             except BarnabasError as error:
                 self._is_urgent = True
-                found = _Found(key, session, FetchPartitionReply(key.partition, refusal_of(error).code), None)
+                found = _Found(key, session, FetchPartitionReply(key.partition, refusal_of(error).code))
             if found.read is not None:
                 self._bytes += found.read.size_bytes
                 left -= found.read.size_bytes
@@ -209,7 +212,7 @@ class _Attempt:
                 log = partition.log
                 offsets = (log.high_watermark, log.last_stable_offset, log.log_start_offset)
                 reply = FetchPartitionReply(key.partition, ErrorCode.NONE, *offsets, diverging_epoch=diverging)
-                return _Found(key, session, reply, None)
+                return _Found(key, session, reply)
         found = partition.read(
             wanted.fetch_offset,
             max(0, min(wanted.max_bytes, left)),
@@ -228,16 +231,16 @@ class _Attempt:
             b"" if found.records is None else found.records,
             aborted,
         )
-        return _Found(key, session, reply, found)
+        return _Found(key, session, reply, found, None if found.records is None else partition.traffic)
 
     def respond(self) -> None:
         """Answers with what was read last; of a session only what is news."""
         told = []
         for found in self._found:
-            key, session, reply, _ = found
+            key, session, reply, read, traffic = found
             is_told = (
                 not self.plan.is_incremental
-                or found.has_records
+                or traffic is not None
                 or reply.error_code != ErrorCode.NONE
                 or reply.diverging_epoch.epoch != NO_EPOCH
                 or session.is_news(reply.high_watermark, reply.log_start_offset)
@@ -245,8 +248,9 @@ class _Attempt:
             session.tell(reply.high_watermark, reply.log_start_offset)
             if is_told:
                 told.append((key, reply))
-            if found.has_records:
+            if read is not None and traffic is not None:
                 self.plan.sent(key)
+                traffic.sent_bytes += read.size_bytes
         self._found = []
         self.handler.respond(self.request, self.plan, told)
 

@@ -30,4 +30,6 @@ class HeartbeatHandler:
                 code = error.code
             if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 code = ErrorCode.NONE  # as Kafka: a member must not be disturbed by a restart of its coordinator
+        if code is not ErrorCode.NONE:
+            request.add_error(code)
         request.respond(encode_heartbeat_response(request.version, code, request.throttle_ms))

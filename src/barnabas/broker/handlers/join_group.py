@@ -40,6 +40,8 @@ class JoinGroupHandler:
         def respond(result: JoinResult | ErrorCode) -> None:
             if isinstance(result, ErrorCode):
                 result = JoinResult(result, member_id=join.member_id)
+            if result.error is not ErrorCode.NONE:
+                request.add_error(result.error)
             request.respond(_encoded(request, result))
 
         ask_group_in_turn(

@@ -7,19 +7,19 @@ log as one batch, and their answers leave together.
 The usual request, offsets of one topic, takes a shorter way (`take_sole`) to the same end.
 """
 
-import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TypeAlias, cast
 from uuid import UUID
 
-from barnabas.base.metrics import Histogram
 from barnabas.broker.authorizer import Operation, Resource
 from barnabas.broker.dispatch import ClientConnection
 from barnabas.broker.request import Request
+from barnabas.broker.request_measures import RequestMeasures
 from barnabas.broker.services import Services
 from barnabas.groups.requests import OffsetToCommit
 from barnabas.metadata.image import Topic
 from barnabas.net.replies import ReplySlot
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.offset_commit import (
     NO_RETENTION,
@@ -39,10 +39,11 @@ _PlainOffset: TypeAlias = tuple[str, UUID, int, int, int, str | None]
 
 
 class OffsetCommitHandler:
-    def __init__(self, services: Services, loop: asyncio.AbstractEventLoop, seconds: Histogram) -> None:
-        """`seconds` takes the times of those requests that never become a `Request`."""
-        self.loop = loop
-        self.seconds = seconds
+    def __init__(self, services: Services, measures: RequestMeasures) -> None:
+        """`measures` are for those requests that never become a `Request`."""
+        self.measures = measures
+        self.now = measures.now
+        self.seconds = measures.seconds[ApiKey.OFFSET_COMMIT]
         self._replicas = services.replicas
         self._allows = services.authorizer.allows
         self._coordinator = services.groups.coordinator
@@ -143,16 +144,19 @@ class _SoleCommit:
         self._handler = handler
         self._sole = sole
         self._slot = slot
-        self._began = handler.loop.time()
+        self._began = handler.now()
 
     def __call__(self, codes: list[ErrorCode] | ErrorCode) -> None:
         """The errors of the offsets, in their order, or one for all of them."""
         version, correlation_id, _, _, _, _, topic, partitions = self._sole
+        handler = self._handler
         if isinstance(codes, ErrorCode):
             codes = _told(codes, version, len(partitions))
+        if any(codes):
+            for code in filter(None, codes):
+                handler.measures.add_error(ApiKey.OFFSET_COMMIT, code)
         self._slot.complete(write_commit_reply(version, correlation_id, topic, partitions, codes))
-        handler = self._handler
-        handler.seconds.observe(handler.loop.time() - self._began)
+        handler.seconds.observe(handler.now() - self._began)
 
 
 class _PendingCommit:
@@ -166,7 +170,8 @@ class _PendingCommit:
         self._accepted: list[tuple[CommittedTopic, list[int]]] = []
         self.offsets: list[_PlainOffset] = []
 
-    def refuse(self, wanted: CommittedTopic, indexes: Iterable[int], error: ErrorCode) -> None:
+    def refuse(self, wanted: CommittedTopic, indexes: Sequence[int], error: ErrorCode) -> None:
+        self._request.add_error(error, len(indexes))
         key = wanted.name or wanted.topic_id
         result = self._refused.get(key)
         if result is None:
@@ -190,6 +195,9 @@ class _PendingCommit:
         request = self._request
         if isinstance(codes, ErrorCode):
             codes = _told(codes, request.version, len(self.offsets))
+        if any(codes):
+            for code in filter(None, codes):
+                request.add_error(code)
         results = list(self._refused.values())
         start = 0
         for wanted, indexes in self._accepted:
@@ -205,7 +213,7 @@ class _PendingCommit:
 
 
 def _told(code: ErrorCode, version: int, count: int) -> list[ErrorCode]:
-    """One error for each of so many offsets, as this version knows it."""
+    """The error of each of `count` offsets, as this version knows it."""
     if code is ErrorCode.GROUP_ID_NOT_FOUND and version < _GROUP_NOT_FOUND_FROM:
         code = ErrorCode.ILLEGAL_GENERATION
     return [code] * count
@@ -216,4 +224,5 @@ def _refuse_all(request: Request, commit: OffsetCommitRequest, error: ErrorCode)
         TopicResult(topic.name, topic.topic_id, [(one[0], error) for one in topic.partitions])
         for topic in commit.topics
     ]
+    request.add_error(error, sum(len(topic.partitions) for topic in commit.topics))
     request.respond(encode_offset_commit_response(request.version, results, request.throttle_ms))

@@ -9,23 +9,23 @@ succeeds or fails alone.
 A transactional id is refused: with an error at which clients stop at once.
 """
 
-import asyncio
 from struct import Struct
 from typing import Final
 
 from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed, InvalidRecords
 from barnabas.base.filesystem import Buffer
 from barnabas.base.ids import Offset
-from barnabas.base.metrics import Histogram
 from barnabas.broker.dispatch import ClientConnection
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
+from barnabas.broker.request_measures import RequestMeasures
 from barnabas.net.replies import ReplySlot
 from barnabas.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, PREFIX_BYTES, TRANSACTIONAL, Codec
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.tick import AppendTick
 from barnabas.storage.staging import Appended
+from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch
 from barnabas.wire.produce_request import ProducePartition, ProduceTopic, decode_produce_request
@@ -54,14 +54,12 @@ _LENGTH_MIN: Final = 14
 
 
 class ProduceHandler:
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, replicas: Replicas, tick: AppendTick, seconds: Histogram
-    ) -> None:
-        """`seconds` takes the times of those requests that never become a `Request`."""
-        self.loop = loop
+    def __init__(self, replicas: Replicas, tick: AppendTick, measures: RequestMeasures) -> None:
+        """`measures` are for those requests that never become a `Request`."""
         self.replicas = replicas
+        self.now = measures.now
+        self.seconds = measures.seconds[ApiKey.PRODUCE]
         self._tick = tick
-        self.seconds = seconds
 
     def take_sole(self, frame: memoryview, slot: ReplySlot, client: ClientConnection) -> bool:
         """The usual request on the shortest way. False leaves it to the long one, which also says what is wrong."""
@@ -203,7 +201,7 @@ class _SoleAppend:
         self._slot = slot
         self._client = client
         self._partition = partition
-        self._began = handler.loop.time()
+        self._began = handler.now()
 
     def __call__(self, error: DiskFailed | None) -> None:
         if error is not None:
@@ -215,7 +213,8 @@ class _SoleAppend:
         self._slot.complete(
             write_sole_reply(version, correlation_id, topic, index, base_offset, append_time_ms, log_start_offset)
         )
-        self._handler.seconds.observe(self._handler.loop.time() - self._began)
+        handler = self._handler
+        handler.seconds.observe(handler.now() - self._began)
 
     def refuse(self, error: BarnabasError, log_start_offset: Offset = _NO_OFFSET) -> None:
         """Answers as the long way does."""
@@ -271,6 +270,7 @@ class _PendingProduce:
         if leader is not NO_LEADER:
             self._leaders.append(leader)
         code, message = refusal_of(error)
+        self._request.add_error(code)
         errors = [RecordError(place, message) for place in error.indexes] if isinstance(error, InvalidRecords) else ()
         reply.append(
             ProducePartitionReply(

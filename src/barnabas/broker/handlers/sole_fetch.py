@@ -13,7 +13,6 @@ from typing import Final
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import NO_EPOCH
-from barnabas.base.metrics import Histogram
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.broker.dispatch import ClientConnection
 from barnabas.broker.fetch_sessions import (
@@ -27,6 +26,7 @@ from barnabas.broker.fetch_sessions import (
     plan_without_session,
 )
 from barnabas.broker.handlers.fetch import READ_COMMITTED, FetchHandler
+from barnabas.broker.request_measures import RequestMeasures
 from barnabas.net.replies import ReplySlot
 from barnabas.replication.partition import Partition, PartitionRead
 from barnabas.replication.replicas import Replicas
@@ -51,12 +51,13 @@ class SoleFetchHandler:
         clock: Clock,
         replicas: Replicas,
         sessions: FetchSessions,
-        seconds: Histogram,
+        measures: RequestMeasures,
     ) -> None:
-        """`seconds` takes the times of those requests that never become a `Request`."""
+        """`measures` are for those requests that never become a `Request`."""
         self.general = general
         self.loop = loop
-        self.seconds = seconds
+        self.now = measures.now
+        self.seconds = measures.seconds[ApiKey.FETCH]
         self._clock = clock
         self._replicas = replicas
         self._sessions = sessions
@@ -113,7 +114,7 @@ class _WaitingFetch:
         self._slot = slot
         self._client = client
         self._partition = partition
-        self._began = handler.loop.time()
+        self._began = handler.now()
         self._timer: asyncio.TimerHandle | None = None
         self.told: SessionPartition | None = None
         """What a session's client knows; None without a session. Kept here, because a session may change meanwhile."""
@@ -189,11 +190,12 @@ class _WaitingFetch:
         else:
             self._respond(found)
         handler = self._handler
-        handler.seconds.observe(handler.loop.time() - self._began)
+        handler.seconds.observe(handler.now() - self._began)
 
     def _respond(self, found: PartitionRead) -> None:
         records, high_watermark, last_stable_offset, log_start_offset, aborted = found
-        sole = self._sole
+        sole, size_bytes = self._sole, found.size_bytes
+        self._partition.traffic.sent_bytes += size_bytes
         frame = write_fetch_reply(
             sole.version,
             sole.correlation_id,
@@ -205,7 +207,7 @@ class _WaitingFetch:
             log_start_offset,
             aborted is not None,
             None if isinstance(records, FileSlice) else records or b"",
-            found.size_bytes,
+            size_bytes,
         )
         self._slot.complete([frame, records, FETCH_REPLY_END] if isinstance(records, FileSlice) else frame)
 

@@ -30,6 +30,8 @@ class SyncGroupHandler:
         def respond(result: SyncResult | ErrorCode) -> None:
             if isinstance(result, ErrorCode):
                 result = SyncResult(result)
+            if result.error is not ErrorCode.NONE:
+                request.add_error(result.error)
             request.respond(
                 encode_sync_group_response(
                     request.version,

@@ -1,0 +1,195 @@
+"""Every metric that a broker serves: name, kind, labels, meaning. `docs/metrics.md` is written from this table.
+
+Names follow Prometheus's conventions: `barnabas_`, the subject, the base unit (seconds, bytes), `_total` for counters.
+To add one: a `Description` here, in its section; registered where it is measured; and the page written anew by
+`make docs`. A test starts a broker and fails when it serves a name that is not here, or does not serve one that is.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.base.metrics import Description, Kind
+
+COUNTER, GAUGE, HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+
+_REQUEST_BOUNDS: Final = (
+    *(0.000_05, 0.000_1, 0.000_25, 0.000_5),
+    *(0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0, 30.0),
+)
+"""From the quickest answer to the longest wait that a client's default timeout (30 s) allows."""
+_FLUSH_BOUNDS: Final = (0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_LOAD_BOUNDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+_PARTITION: Final = ("topic", "partition")
+_GROUP_PARTITION: Final = ("group", "topic", "partition")
+
+# fmt: off
+BUILD_INFO: Final = Description(
+    GAUGE, "barnabas_build_info",
+    "Always 1. The labels say which Barnabas runs on which Python; `kernel` is `compiled`, or `python` where the "
+    "slower reference is used.", ("version", "python", "kernel"))
+
+NETWORK_RECEIVED_BYTES: Final = Description(
+    COUNTER, "barnabas_network_received_bytes_total", "Bytes received from clients.")
+NETWORK_SENT_BYTES: Final = Description(
+    COUNTER, "barnabas_network_sent_bytes_total", "Bytes sent to clients.")
+CONNECTIONS: Final = Description(
+    GAUGE, "barnabas_connections", "Connections that are open.")
+CONNECTIONS_ACCEPTED: Final = Description(
+    COUNTER, "barnabas_connections_accepted_total", "Connections accepted.")
+CONNECTIONS_REFUSED: Final = Description(
+    COUNTER, "barnabas_connections_refused_total",
+    "Connections closed at once, because of `max.connections` or `max.connections.per.ip`.")
+CONNECTIONS_CLOSED_IDLE: Final = Description(
+    COUNTER, "barnabas_connections_closed_idle_total",
+    "Connections on which nothing happened for `connections.max.idle.ms`.")
+
+REQUESTS_RECEIVED: Final = Description(
+    COUNTER, "barnabas_requests_received_total", "Requests received.")
+REQUEST_SECONDS: Final = Description(
+    HISTOGRAM, "barnabas_request_seconds",
+    "Time from a request to its answer, waiting included: a Fetch waits for records, a JoinGroup for other members. "
+    "Its count is the number of requests answered.", ("api",), _REQUEST_BOUNDS)
+REQUEST_ERRORS: Final = Description(
+    COUNTER, "barnabas_request_errors_total",
+    "Error codes in answers, under Kafka's names. Every partition, topic or group that an answer refuses counts. Some "
+    "belong to daily work: MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS.", ("api", "code"))
+FETCH_COLD_READS: Final = Description(
+    COUNTER, "barnabas_fetch_cold_reads_total",
+    "Ranges of log files that were not in the page cache and were read from the disk before they were sent.")
+
+TOPIC_APPENDED_BYTES: Final = Description(
+    COUNTER, "barnabas_topic_appended_bytes_total",
+    "Bytes of record batches written to a topic, as they are stored. What was refused, and a retry that the log has "
+    "already, does not count.", ("topic",))
+TOPIC_APPENDED_RECORDS: Final = Description(
+    COUNTER, "barnabas_topic_appended_records_total", "Records written to a topic.", ("topic",))
+TOPIC_SENT_BYTES: Final = Description(
+    COUNTER, "barnabas_topic_sent_bytes_total", "Bytes of record batches in answers to Fetch.", ("topic",))
+
+LOG_BYTES: Final = Description(
+    GAUGE, "barnabas_log_bytes", "Size of a partition's log.", _PARTITION)
+LOG_START_OFFSET: Final = Description(
+    GAUGE, "barnabas_log_start_offset", "Offset of the first record that can be read.", _PARTITION)
+LOG_END_OFFSET: Final = Description(
+    GAUGE, "barnabas_log_end_offset", "Offset that the next record will get.", _PARTITION)
+LOG_DIRECTORIES_OFFLINE: Final = Description(
+    GAUGE, "barnabas_log_directories_offline", "Log directories that failed; they stay offline until a restart.")
+FLUSH_SECONDS: Final = Description(
+    HISTOGRAM, "barnabas_flush_seconds",
+    "Time to sync the files of one log to the disk. Its count is the number of flushes.", (), _FLUSH_BOUNDS)
+
+CLEANER_RUNNING: Final = Description(
+    GAUGE, "barnabas_cleaner_running_passes", "Logs that are being compacted.")
+CLEANER_PASSES: Final = Description(
+    COUNTER, "barnabas_cleaner_passes_total", "Passes of compaction that ended, whatever came of them.")
+CLEANER_READ_BYTES: Final = Description(
+    COUNTER, "barnabas_cleaner_read_bytes_total", "Bytes that compaction read.")
+CLEANER_WRITTEN_BYTES: Final = Description(
+    COUNTER, "barnabas_cleaner_written_bytes_total", "Bytes that compaction wrote.")
+CLEANER_REPLACED_SEGMENTS: Final = Description(
+    COUNTER, "barnabas_cleaner_replaced_segments_total", "Segments that compaction replaced.")
+CLEANER_DIRTY_RATIO: Final = Description(
+    GAUGE, "barnabas_cleaner_dirty_ratio_max",
+    "Dirty part of the dirtiest log when the cleaner last looked for work, from 0 to 1.")
+CLEANER_DAMAGED_PARTITIONS: Final = Description(
+    GAUGE, "barnabas_cleaner_damaged_partitions",
+    "Partitions that are not compacted any more, because their log is damaged: `barnabas log verify` says where.")
+
+GROUPS: Final = Description(
+    GAUGE, "barnabas_groups", "Groups by state.", ("state",))
+GROUP_REBALANCES: Final = Description(
+    COUNTER, "barnabas_group_rebalances_total", "Rebalances that ended, of all groups.")
+GROUP_OFFSET_COMMITS: Final = Description(
+    COUNTER, "barnabas_group_offset_commits_total", "Requests that committed offsets.")
+GROUP_OFFSETS_EXPIRED: Final = Description(
+    COUNTER, "barnabas_group_offsets_expired_total", "Committed offsets removed because of age.")
+GROUP_LOAD_SECONDS: Final = Description(
+    HISTOGRAM, "barnabas_group_load_seconds",
+    "Time to load the groups of one partition of `__consumer_offsets`.", (), _LOAD_BOUNDS)
+GROUP_COMMITTED_OFFSET: Final = Description(
+    GAUGE, "barnabas_group_committed_offset", "The offset that a group has committed.", _GROUP_PARTITION)
+GROUP_LAG_RECORDS: Final = Description(
+    GAUGE, "barnabas_group_lag_records",
+    "Records between a group's committed offset and the end of the partition.", _GROUP_PARTITION)
+GROUP_LAG_SECONDS: Final = Description(
+    GAUGE, "barnabas_group_lag_seconds",
+    "Age of the first record that a group has not committed, by its timestamp: exact for the first of a batch, "
+    "within a batch estimated. 0 when there is none; no line where records have no timestamp.", _GROUP_PARTITION)
+GROUP_LAG_UNMEASURED: Final = Description(
+    GAUGE, "barnabas_group_lag_unmeasured_partitions",
+    "Committed partitions of groups beyond the first 20,000, for which neither offset nor lag is shown.")
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Metrics that belong together on the page."""
+
+    title: str
+    text: str
+    metrics: tuple[Description, ...]
+
+
+SECTIONS: Final = (
+    Section("Broker", "", (BUILD_INFO,)),
+    Section(
+        "Network",
+        "",
+        (
+            NETWORK_RECEIVED_BYTES,
+            NETWORK_SENT_BYTES,
+            CONNECTIONS,
+            CONNECTIONS_ACCEPTED,
+            CONNECTIONS_REFUSED,
+            CONNECTIONS_CLOSED_IDLE,
+        ),
+    ),
+    Section("Requests", "", (REQUESTS_RECEIVED, REQUEST_SECONDS, REQUEST_ERRORS, FETCH_COLD_READS)),
+    Section(
+        "Topics",
+        "The lines of a deleted topic go with it. A broker sends ranges of files and never looks at the records in "
+        "them, so that it does not know how many records it sends; how fast a group works through them is the rate of "
+        "`barnabas_group_committed_offset`.",
+        (TOPIC_APPENDED_BYTES, TOPIC_APPENDED_RECORDS, TOPIC_SENT_BYTES),
+    ),
+    Section(
+        "Logs",
+        "",
+        (LOG_BYTES, LOG_START_OFFSET, LOG_END_OFFSET, LOG_DIRECTORIES_OFFLINE, FLUSH_SECONDS),
+    ),
+    Section(
+        "Compaction",
+        "Not there with `log.cleaner.enable=false`.",
+        (
+            CLEANER_RUNNING,
+            CLEANER_PASSES,
+            CLEANER_READ_BYTES,
+            CLEANER_WRITTEN_BYTES,
+            CLEANER_REPLACED_SEGMENTS,
+            CLEANER_DIRTY_RATIO,
+            CLEANER_DAMAGED_PARTITIONS,
+        ),
+    ),
+    Section(
+        "Groups",
+        "Offsets and lag are of groups that this broker coordinates and partitions that it leads. A group whose next "
+        "record was deleted lags from the start of the log on; one whose committed offset is beyond the end (the topic "
+        "was created anew) has no lag. A group that nobody reads with any more lags until its offsets expire, or "
+        "`barnabas group delete` removes it.",
+        (
+            GROUPS,
+            GROUP_REBALANCES,
+            GROUP_OFFSET_COMMITS,
+            GROUP_OFFSETS_EXPIRED,
+            GROUP_LOAD_SECONDS,
+            GROUP_COMMITTED_OFFSET,
+            GROUP_LAG_RECORDS,
+            GROUP_LAG_SECONDS,
+            GROUP_LAG_UNMEASURED,
+        ),
+    ),
+)
+
+METRICS: Final = tuple(metric for section in SECTIONS for metric in section.metrics)

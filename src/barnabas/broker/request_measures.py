@@ -1,0 +1,24 @@
+"""What is measured of every request: how long its answer took, and the error codes in it."""
+
+from collections.abc import Callable, Mapping
+
+from barnabas.base import metric_table as table
+from barnabas.base.metrics import Histogram, Metrics
+from barnabas.wire.apis import APIS
+from barnabas.wire.errors import ErrorCode
+
+
+class RequestMeasures:
+    """One for each broker. Event loop only."""
+
+    def __init__(self, metrics: Metrics, now: Callable[[], float]) -> None:
+        """`now` tells seconds. The event loop's own time is no measure: uvloop's moves in whole milliseconds."""
+        self.now = now
+        seconds = metrics.histograms(table.REQUEST_SECONDS)
+        self.seconds: Mapping[int, Histogram] = {key: seconds.of(api.name) for key, api in APIS.items()}
+        """By API key: those that answer without a `Request` observe by themselves."""
+        self._errors = metrics.counters(table.REQUEST_ERRORS)
+
+    def add_error(self, api_key: int, code: int, times: int = 1) -> None:
+        """Answers of this API carry this code so many times more."""
+        self._errors.of(APIS[api_key].name, ErrorCode(code).name).value += times

@@ -246,6 +246,24 @@ def test_health_is_answered_while_metrics_are_being_rendered(run):
         assert run(scenario(executor)) == (200, 200)
 
 
+def test_metrics_come_without_the_process_when_no_worker_is_free(run, monkeypatch):
+    monkeypatch.setattr(http, "_PROCESS_SECONDS_MAX", 0.01)
+
+    async def scenario(executor):
+        is_blocked = threading.Event()
+        executor.submit(is_blocked.wait)
+        async with serving(executor=executor) as broker:
+            broker.metrics.counter(APPENDED)
+            answer = await exchange(broker.port, GET % b"/metrics")
+            is_blocked.set()
+            return answer
+
+    with ThreadPoolExecutor(1) as executor:
+        answer = run(scenario(executor))
+    assert answer.status == 200
+    assert samples_of(answer.body) == {("appended_bytes_total",): 0}
+
+
 def test_request_in_single_bytes_is_answered(run):
     async def scenario():
         async with serving() as broker:

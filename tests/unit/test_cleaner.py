@@ -398,8 +398,33 @@ def test_damaged_log_is_left_alone_until_it_is_repaired(accounts: CompactedLog, 
     accounts.log.segments[0].file.write_at([b"\xff"], 70)
     assert accounts.compact() == 1
     assert accounts.compact() == 0
+    assert accounts.cleaner.damaged_count == 1
     assert accounts.failures == []
     assert suffixed(disk) == []
+
+
+def test_cleaner_counts_what_it_does_while_it_does_it(accounts: CompactedLog) -> None:
+    cleaner = accounts.cleaner
+    assert (cleaner.running_count, cleaner.passes, cleaner.totals().read_bytes) == (0, 0, 0)
+    for number in range(40):
+        accounts.append((b"k%d" % (number % 5), b"v" * 50))
+        accounts.roll()
+    read_bytes = []
+    while work := cleaner.next_job([accounts.log]):
+        work.run()
+        read_bytes.append(cleaner.totals().read_bytes)
+        work.finish()
+        if cleaner.running_count:
+            assert cleaner.dirty_ratio_max == 1.0
+    assert read_bytes == sorted(read_bytes)
+    assert 0 < read_bytes[0] < read_bytes[-1]
+    assert cleaner.running_count == 0
+    assert cleaner.passes == 1
+    totals = cleaner.totals()
+    assert totals.read_bytes == read_bytes[-1]
+    assert totals.written_bytes > 0
+    assert totals.replaced_segments == 40
+    assert cleaner.dirty_ratio_max == 0.0
 
 
 def test_throttled_pass_takes_its_time(disk: SimulatedDisk) -> None:

@@ -1,6 +1,7 @@
 """What a broker serves after some traffic: which metrics, and whether they are true."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -10,6 +11,7 @@ import pytest
 from barnabas.base.metric_table import METRICS
 from barnabas.base.metrics import Kind
 from barnabas.cli.metrics_page import metrics_page
+from barnabas.metadata.image import TopicChanged
 from barnabas.records.builder import BatchBuilder
 from barnabas.wire.apis import ApiKey
 from tests.support.broker_parts import new_topic, served_broker
@@ -21,7 +23,7 @@ PAGE = ROOT / "docs" / "metrics.md"
 SETTINGS = {
     "metrics_listen": "127.0.0.1:0",
     "offsets_topic_replication_factor": "1",
-    "offsets_topic_num_partitions": "1",
+    "offsets_topic_num_partitions": "3",
     "group_initial_rebalance_delay_ms": "0",
     "auto_create_topics_enable": "false",
 }
@@ -182,6 +184,11 @@ def test_what_never_happened_has_no_lines(story: Story) -> None:
     assert len(headed) == len(set(headed)) == len(story.busy.names)
 
 
+def test_partitions_of_internal_topics_appear_with_their_first_record(story: Story) -> None:
+    shown = [labels for labels, _ in story.busy.all("barnabas_log_bytes")]
+    assert [one["partition"] for one in shown if one["topic"] == "__consumer_offsets"] == ["1"]
+
+
 def test_times_are_finer_than_the_event_loops(story: Story) -> None:
     """uvloop's own time moves in whole milliseconds: every sum would be a whole number of them."""
     sums = [value * 1000 for _, value in story.busy.all("barnabas_request_seconds_sum")]
@@ -214,6 +221,27 @@ def test_deleted_topic_leaves_no_lines(story: Story) -> None:
     assert 'topic="gone"' in story.busy.text
     assert 'topic="gone"' not in story.after.text
     assert story.after.value("barnabas_topic_appended_records_total", topic="orders") == 18
+
+
+def test_numbers_of_a_topic_stay_when_a_partition_is_led_elsewhere_for_a_while(tmp_path: Path) -> None:
+    """A counter that went down would look like a restart, and like a burst of traffic after it."""
+
+    async def scenario() -> None:
+        async with served_broker(tmp_path) as served:
+            await served.create("orders", 2)
+            for index in (0, 1):
+                served.append("orders", [1, 2], index)
+            replicas = served.broker.replicas
+            topic = replicas.image.topics["orders"]
+            moved = [replace(topic.partitions[0], leader=2, leader_epoch=4), topic.partitions[1]]
+            await replicas.apply(replicas.image.apply([TopicChanged(topic.with_partitions(moved))]))
+            assert replicas.get("orders", 0) is None
+            assert replicas.traffic["orders"].appended_records == 4
+            await replicas.apply(replicas.image.apply([TopicChanged(topic)]))
+            served.append("orders", [3])
+            assert replicas.traffic["orders"].appended_records == 5
+
+    run(scenario())
 
 
 def test_flushes_are_timed(story: Story) -> None:

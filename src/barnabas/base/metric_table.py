@@ -150,13 +150,13 @@ SECTIONS: Final = (
     Section(
         "Topics",
         "The lines of a deleted topic go with it. A broker sends ranges of files and never looks at the records in "
-        "them, so that it does not know how many records it sends; how fast a group works through them is the rate of "
-        "`barnabas_group_committed_offset`.",
+        "them, so that it does not know how many records it sends; how fast a group works through them is how fast "
+        "`barnabas_group_committed_offset` grows (`deriv`).",
         (TOPIC_APPENDED_BYTES, TOPIC_APPENDED_RECORDS, TOPIC_SENT_BYTES),
     ),
     Section(
         "Logs",
-        "",
+        "Partitions of internal topics that never held a record have no lines.",
         (LOG_BYTES, LOG_START_OFFSET, LOG_END_OFFSET, LOG_DIRECTORIES_OFFLINE, FLUSH_SECONDS),
     ),
     Section(

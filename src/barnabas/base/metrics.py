@@ -15,8 +15,8 @@ Invariants:
 - Counters and histograms never go down. A name is registered once, and its label names never change.
 - What never happened is not shown: a labelled counter or a histogram appears with its first event. A counter without
   labels is shown from the start, because one line of zero tells that it exists and lets `rate` see the first event.
-- Label values come from bounded sets (APIs, topics, groups that have committed): every combination stays for the
-  broker's life, or for as long as a reading returns it. What a client can choose freely is never a label value.
+- Label values come from bounded sets (APIs, topics, a limited number of groups): every combination stays for the
+  broker's life, or for as long as a reading returns it. A client id, which every connection chooses, is never one.
 
 Nothing is kept over a restart. `barnabas.broker.metrics_text` turns it into text.
 """

@@ -34,7 +34,7 @@ MEASURED_MAX: Final = 20_000
 _LOOKED_AT_TOGETHER: Final = 200
 _SEARCHED_TOGETHER: Final = 64
 """Searches that keep files open at the same time."""
-_REFRESH_SECONDS_MAX: Final = 2.0
+_REFRESH_SECONDS_MAX: Final = 5.0
 """On a disk that does not answer, the metrics come without new timestamps."""
 
 _Place: TypeAlias = tuple[Partition, Offset]

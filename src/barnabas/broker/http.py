@@ -43,6 +43,8 @@ _CONNECTIONS_MAX: Final = 32
 _REQUEST_BYTES_MAX: Final = 8 << 10
 _RECEIVE_BYTES: Final = 4 << 10
 _EXCHANGE_SECONDS_MAX: Final = 10.0
+_PROCESS_SECONDS_MAX: Final = 2.0
+"""When all workers wait for a disk that does not answer, the metrics come without those of the process."""
 _SAMPLES_TOGETHER: Final = 100
 """Samples that are written before other work gets its turn: a quarter of a millisecond, mostly."""
 
@@ -162,7 +164,9 @@ class _Port:
                 written.append("".join(together).encode())
                 together.clear()
                 await asyncio.sleep(0)
-        return b"".join([*written, "".join(together).encode(), await of_process])
+        written.append("".join(together).encode())
+        done, _ = await asyncio.wait([of_process], timeout=_PROCESS_SECONDS_MAX)
+        return b"".join([*written, *(one.result() for one in done)])
 
     def _rendered(self, _: "asyncio.Task[bytes]") -> None:
         self._rendering = None

@@ -12,6 +12,7 @@ from barnabas.base import metric_table as table
 from barnabas.base.clock import Clock
 from barnabas.base.metrics import Description, Metrics, Sample
 from barnabas.broker.group_lag import GroupLags
+from barnabas.metadata.image import INTERNAL_TOPICS
 from barnabas.net.counters import NetworkCounters
 from barnabas.records import kernel
 from barnabas.replication.replicas import Replicas
@@ -55,13 +56,14 @@ def measure_topics(metrics: Metrics, replicas: Replicas) -> None:
 
 
 def measure_logs(metrics: Metrics, logs: LogManager) -> None:
-    """Sizes and offsets by partition, and directories that failed."""
+    """Sizes and offsets by partition, and directories that failed. Of internal topics most partitions stay empty."""
 
     def show(description: Description, value_of: Callable[[Log], int]) -> None:
         def read() -> Iterator[Sample]:
             for log in tuple(logs):
                 topic, partition = log.partition
-                yield Sample((topic, str(partition)), value_of(log))
+                if log.end_offset or topic not in INTERNAL_TOPICS:
+                    yield Sample((topic, str(partition)), value_of(log))
 
         metrics.readings(description, read)
 

@@ -27,10 +27,10 @@ def measure_groups(metrics: Metrics) -> GroupMeasures:
 
 
 def measure_group_states(metrics: Metrics, counts: Callable[[], Mapping[GroupState, int]]) -> None:
-    """How many groups there are, by state."""
+    """How many groups there are, by state. A dead one is not there."""
 
     def read() -> list[Sample]:
         found = counts()
-        return [Sample((state.value,), found.get(state, 0)) for state in GroupState]
+        return [Sample((state.value,), found.get(state, 0)) for state in GroupState if state is not GroupState.DEAD]
 
     metrics.readings(table.GROUPS, read)

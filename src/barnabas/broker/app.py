@@ -37,14 +37,7 @@ from barnabas.broker.handlers.offset_commit import OffsetCommitHandler
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.handlers.sole_fetch import SoleFetchHandler
 from barnabas.broker.internal_topics import InternalTopics
-from barnabas.broker.measures import (
-    measure_build,
-    measure_cleaner,
-    measure_lags,
-    measure_logs,
-    measure_network,
-    measure_topics,
-)
+from barnabas.broker.measures import measure_broker, measure_lags
 from barnabas.broker.request_measures import RequestMeasures
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
@@ -288,12 +281,7 @@ class Broker:
 
     def _measure(self, executor: ThreadPoolExecutor) -> None:
         metrics, coordinator = self.metrics, self.groups.coordinator
-        measure_build(metrics)
-        measure_network(metrics, self._server.counters)
-        measure_topics(metrics, self.replicas)
-        measure_logs(metrics, self.logs)
-        if self.logs.cleaner is not None:
-            measure_cleaner(metrics, self.logs.cleaner)
+        measure_broker(metrics, self._server.counters, self.replicas, self.logs)
         measure_group_states(metrics, coordinator.counts)
         self._group_lags = GroupLags(coordinator, self.replicas, executor)
         self._stack.push_async_callback(self._group_lags.close)

@@ -22,12 +22,22 @@ from barnabas.storage.manager import LogManager
 from barnabas.storage.traffic import TopicTraffic
 
 
-def measure_build(metrics: Metrics) -> None:
+def measure_broker(metrics: Metrics, counters: NetworkCounters, replicas: Replicas, logs: LogManager) -> None:
+    """All but the groups."""
+    _measure_build(metrics)
+    _measure_network(metrics, counters)
+    _measure_topics(metrics, replicas)
+    _measure_logs(metrics, logs)
+    if logs.cleaner is not None:
+        _measure_cleaner(metrics, logs.cleaner)
+
+
+def _measure_build(metrics: Metrics) -> None:
     values = (barnabas.__version__, platform.python_version(), "compiled" if kernel.IS_COMPILED else "python")
     metrics.readings(table.BUILD_INFO, lambda: [Sample(values, 1)])
 
 
-def measure_network(metrics: Metrics, counters: NetworkCounters) -> None:
+def _measure_network(metrics: Metrics, counters: NetworkCounters) -> None:
     """Bytes, requests and connections."""
     metrics.reading(table.NETWORK_RECEIVED_BYTES, lambda: counters.bytes_in)
     metrics.reading(table.NETWORK_SENT_BYTES, lambda: counters.bytes_out)
@@ -39,7 +49,7 @@ def measure_network(metrics: Metrics, counters: NetworkCounters) -> None:
     metrics.reading(table.FETCH_COLD_READS, lambda: counters.ranges_loaded)
 
 
-def measure_topics(metrics: Metrics, replicas: Replicas) -> None:
+def _measure_topics(metrics: Metrics, replicas: Replicas) -> None:
     """What went in and came out, by topic."""
 
     def show(description: Description, value_of: Callable[[TopicTraffic], int]) -> None:
@@ -55,7 +65,7 @@ def measure_topics(metrics: Metrics, replicas: Replicas) -> None:
     show(table.TOPIC_SENT_BYTES, attrgetter("sent_bytes"))
 
 
-def measure_logs(metrics: Metrics, logs: LogManager) -> None:
+def _measure_logs(metrics: Metrics, logs: LogManager) -> None:
     """Sizes and offsets by partition, and directories that failed. Of internal topics most partitions stay empty."""
 
     def show(description: Description, value_of: Callable[[Log], int]) -> None:
@@ -73,7 +83,7 @@ def measure_logs(metrics: Metrics, logs: LogManager) -> None:
     metrics.reading(table.LOG_DIRECTORIES_OFFLINE, lambda: len(logs.offline_directories))
 
 
-def measure_cleaner(metrics: Metrics, cleaner: LogCleaner) -> None:
+def _measure_cleaner(metrics: Metrics, cleaner: LogCleaner) -> None:
     metrics.reading(table.CLEANER_RUNNING, lambda: cleaner.running_count)
     metrics.reading(table.CLEANER_PASSES, lambda: cleaner.passes)
     metrics.reading(table.CLEANER_READ_BYTES, lambda: cleaner.totals().read_bytes)

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from barnabas.base.clock import SystemClock
+from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.filesystem import LocalFileSystem
 from barnabas.broker.app import Broker, BrokerParts
@@ -119,7 +119,7 @@ def new_topic(
 
 @asynccontextmanager
 async def served_broker(
-    directory: Path, *, table: MemoryTable | None = None, **settings: str
+    directory: Path, *, table: MemoryTable | None = None, clock: Clock | None = None, **settings: str
 ) -> AsyncIterator[ServedBroker]:
     """Settings have underscores for dots. With a table given, a second start finds what the first left."""
     texts = {
@@ -129,7 +129,10 @@ async def served_broker(
         **{name.replace("_", "."): text for name, text in settings.items()},
     }
     parts = BrokerParts(
-        LocalFileSystem(), SystemClock(), Random(7), metadata_table=MemoryTable() if table is None else table
+        LocalFileSystem(),
+        clock or SystemClock(),
+        Random(7),
+        metadata_table=MemoryTable() if table is None else table,
     )
     async with Broker(BrokerSettings(texts), parts) as broker:
         yield ServedBroker(broker)

@@ -129,7 +129,7 @@ class Rig:
         future, token = waiting()
         state = self.shard.state
         wanted = [OffsetToCommit(topic, ZERO_UUID, 0, offset, -1, "")]
-        effects = state.commit_offsets(group_id, -1, "", None, wanted, token, self.coordinator.now_ms())
+        effects = state.commit_offsets(group_id, -1, "", None, wanted, token, self.coordinator.now())
         self.shard.carry_out(effects)
         return future
 
@@ -142,14 +142,14 @@ class Rig:
         request = JoinRequest(
             group_id, member_id, None, "test", "/host", 10_000, 60_000, "consumer", (("range", b""),), False, False
         )
-        self.shard.carry_out(self.shard.state.join(request, token, self.coordinator.now_ms()))
+        self.shard.carry_out(self.shard.state.join(request, token, self.coordinator.now()))
         return future
 
     def sync(self, joined: Any, group_id: str = "g") -> "asyncio.Future[Any]":
         future, token = waiting()
         assignments = [(joined.member_id, b"all of it")]
         request = SyncRequest(group_id, joined.generation, joined.member_id, None, "consumer", "range", assignments)
-        self.shard.carry_out(self.shard.state.sync(request, token, self.coordinator.now_ms()))
+        self.shard.carry_out(self.shard.state.sync(request, token, self.coordinator.now()))
         return future
 
 
@@ -239,7 +239,7 @@ def test_member_goes_on_after_a_restart_without_a_rebalance() -> None:
         again = Rig()
         await again.lead(MemoryPartition(batches=partition.batches))
         state = again.coordinator.state_for("g")
-        beat = state.heartbeat("g", joined.generation, joined.member_id, None, again.coordinator.now_ms())
+        beat = state.heartbeat("g", joined.generation, joined.member_id, None, again.coordinator.steady_ms())
         assert beat is ErrorCode.NONE
         assert not again.events
 

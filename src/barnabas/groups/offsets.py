@@ -157,7 +157,7 @@ def expire(group: Group, step: Step) -> bool:
             expires_at_ms = committed.expire_timestamp_ms
             if expires_at_ms is None:
                 expires_at_ms = retention_started_ms(committed) + step.settings.offsets_retention_ms
-            if step.now_ms >= expires_at_ms:
+            if step.now.wall_ms >= expires_at_ms:
                 bury(group, topic, partition, step.effects)
             else:
                 is_all = False

@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias, cast
 
+from barnabas.base.clock import Moment
 from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed
 from barnabas.base.ids import Offset
 from barnabas.base.timers import LoopTimers, Timer
@@ -75,8 +76,7 @@ class ShardWorld(NamedTuple):
 
     loop: asyncio.AbstractEventLoop
     timers: LoopTimers
-    now_ms: Callable[[], int]
-    """Wall-clock time that does not jump."""
+    now: Callable[[], Moment]
     new_state: Callable[[], GroupShardState]
     on_events: Callable[[Sequence[StoryEvent]], None]
     append_soon: "Callable[[GroupShard], None]"
@@ -149,7 +149,7 @@ class GroupShard:
         self.state = state
         group_ids = state.group_ids()
         for start in range(0, len(group_ids), _REVIVED_TOGETHER):
-            self.carry_out(state.revive(group_ids[start : start + _REVIVED_TOGETHER], world.now_ms()))
+            self.carry_out(state.revive(group_ids[start : start + _REVIVED_TOGETHER], world.now()))
             await asyncio.sleep(0)
         return count
 
@@ -230,7 +230,7 @@ class GroupShard:
             self._world.timers.start(self._timers[key], _TIMER_AGAIN_MS)
             return
         del self._timers[key]
-        self.carry_out(self.state.timer_fired(key, self._world.now_ms()))
+        self.carry_out(self.state.timer_fired(key, self._world.now()))
 
     # -- appending -----------------------------------------------------------------------------------------------
 
@@ -262,7 +262,7 @@ class GroupShard:
         world = self._world
         records = [record for effects in together for record in effects.records]
         try:
-            last_offset = self.partition.append(build_batch(records, world.now_ms(), world.codec), self._reload)
+            last_offset = self.partition.append(build_batch(records, world.now().wall_ms, world.codec), self._reload)
         except DiskFailed as error:
             self._uncommitted.append((self.partition.end_offset, together))
             self._reload(error)
@@ -282,7 +282,7 @@ class GroupShard:
         told = _CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
         logger.warning("groups of partition %d: a change is refused: %s", self.partition.index, error)
         for effects in together:
-            more = self.state.refused(effects, told, self._world.now_ms())
+            more = self.state.refused(effects, told, self._world.now())
             _answer(effects, told)
             self.carry_out(more)
 
@@ -294,11 +294,11 @@ class GroupShard:
         if not uncommitted:
             return
         high_watermark = self.partition.high_watermark
-        now_ms = self._world.now_ms()
+        now = self._world.now()
         while uncommitted and uncommitted[0][0] < high_watermark:
             _, together = uncommitted.popleft()
             for effects in together:
-                more = self.state.committed(effects, now_ms)
+                more = self.state.committed(effects, now)
                 for token, result in effects.replies:
                     cast(Token, token)(result)
                 if more is not None:

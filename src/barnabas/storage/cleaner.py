@@ -119,8 +119,8 @@ class LogCleaner:
             return self._checkpoint_work(self._unwritten.pop(0))
         if self._paused:
             return self._pass_work(self._paused.pop(0))
-        now_ms = self._clock.now_ms()
-        if len(self._jobs) >= self._config.log_cleaner_threads or now_ms < self._look_again_ms:
+        is_resting = self._clock.steady_ms() < self._look_again_ms
+        if len(self._jobs) >= self._config.log_cleaner_threads or is_resting:
             return None
         job = self._begin_dirtiest(logs)
         if job is None:
@@ -130,7 +130,7 @@ class LogCleaner:
 
     def roll_overdue(self, log: Log) -> bool:
         """Closes the active segment of a log that gets no appends, so that its records can be compacted in time."""
-        if not is_roll_due(log.segments.active, log.config, self._clock.now_ms()):
+        if not is_roll_due(log.segments.active, log.config, self._clock.settled_ms()):
             return False
         log.write()
         log.roll()
@@ -143,7 +143,7 @@ class LogCleaner:
             log.config,
             first_dirty=self.first_dirty_offset(log),
             stable_offset=min(log.last_stable_offset, log.recovery_point),
-            now_ms=self._clock.now_ms(),
+            now_ms=self._clock.settled_ms(),
         )
 
     def cancel(self, log: Log) -> None:
@@ -222,7 +222,7 @@ class LogCleaner:
             self._on_failure(key[0], error)
 
     def _back_off(self) -> None:
-        self._look_again_ms = self._clock.now_ms() + self._config.log_cleaner_backoff_ms
+        self._look_again_ms = self._clock.steady_ms() + self._config.log_cleaner_backoff_ms
 
     def _checkpoint_work(self, directory: str) -> Work:
         def run() -> None:

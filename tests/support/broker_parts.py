@@ -33,10 +33,11 @@ LISTENER = "PLAINTEXT"
 class ServedBroker:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.client_id = "test"
 
     async def ask(self, key: ApiKey, version: int, /, **values: Any) -> Any:
         """The answer, as a client of this version reads it."""
-        header = RequestHeader(key, version, 1, "test", 0)
+        header = RequestHeader(key, version, 1, self.client_id, 0)
         body = memoryview(write_request(key, version, values))
         direct = self.broker.dispatcher.direct.get(key)
         if direct is not None:

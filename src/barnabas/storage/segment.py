@@ -326,6 +326,8 @@ class Segment:
             position += advance
             if is_found:
                 return position
+        if position > self.size:
+            raise CorruptBatch(f"{self.path(LOG_SUFFIX)}: a batch ends {position - self.size} bytes after the segment")
         return None
 
     def header_at(self, position: Position) -> BatchHeader:

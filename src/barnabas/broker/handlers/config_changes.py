@@ -13,6 +13,7 @@ from barnabas.base.ids import topic_name_problem
 from barnabas.base.settings import Dynamic, Setting, SettingTable
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.handlers.config_resources import ResourceType, check_own_id
+from barnabas.broker.internal_topics import check_internal_config
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.broker.setting_table import SERVER_SETTINGS, missing_feature
@@ -57,7 +58,8 @@ class ConfigChanger:
         def update(before: Configs) -> Configs:
             nonlocal after
             after = change(before, TOPIC_SETTINGS)
-            services.settings.topic_defaults(services.image, services.broker_id).with_topic_settings(after)
+            defaults = services.settings.topic_defaults(services.image, services.broker_id)
+            check_internal_config(name, defaults.with_topic_settings(after))
             return after
 
         if validate_only:

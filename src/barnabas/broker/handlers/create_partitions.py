@@ -1,7 +1,8 @@
 """CreatePartitions, versions 0 to 3: topics grow to a number of partitions; they never shrink.
 
 Answered when the new partitions are served here. The new ones go where the request says, or by the rule that placed the
-first ones. Records that have a key may go to another partition than before: that is the caller's to know.
+first ones. Records that have a key may go to another partition than before: that is the caller's to know. The topic of
+committed offsets is refused, because its groups would not be found again (Kafka lets it grow, and loses them).
 """
 
 from collections import Counter
@@ -14,6 +15,7 @@ from barnabas.broker.handlers.deadlines import TIMED_OUT, milliseconds
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
+from barnabas.groups.partitions import OFFSETS_TOPIC
 from barnabas.metadata.image import ClusterImage
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -49,6 +51,11 @@ class CreatePartitionsHandler:
     async def _grow(self, topic: Any, timeout_ms: int, *, validate_only: bool) -> None:
         services = self._services
         known = services.image.topics.get(topic.name)
+        if known is not None and topic.name == OFFSETS_TOPIC:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"{OFFSETS_TOPIC} cannot grow: its number of partitions decides where each group's offsets are",
+            )
         if known is not None and topic.count - len(known.partitions) > _PARTITIONS_TOGETHER_MAX:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS, f"at most {_PARTITIONS_TOGETHER_MAX} partitions can be added at once"

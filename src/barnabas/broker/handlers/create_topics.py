@@ -17,6 +17,7 @@ from barnabas.broker.config_views import topic_entries
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.deadlines import TIMED_OUT, milliseconds
 from barnabas.broker.handlers.errors import refusal_of
+from barnabas.broker.internal_topics import check_internal_config, internal_defaults
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.metadata.topics import TopicPlan
@@ -77,7 +78,7 @@ class CreateTopicsHandler:
         image = services.image
         configs: dict[str, str] = {}
         if topic_name_problem(topic.name) is None and topic.name not in image.topics:
-            configs = self._checked_configs(topic.configs)
+            configs = self._checked_configs(topic)
         if topic.assignments:
             return services.topics.plan_assigned(image, topic.name, _assignments(topic), configs)
         config = services.settings.config
@@ -87,14 +88,15 @@ class CreateTopicsHandler:
             factor = config.default_replication_factor
         return services.topics.plan(image, topic.name, partition_count, factor, configs)
 
-    def _checked_configs(self, given: Any) -> dict[str, str]:
-        configs: dict[str, str] = {}
-        for one in given:
+    def _checked_configs(self, topic: Any) -> dict[str, str]:
+        configs = dict(internal_defaults(topic.name))
+        for one in topic.configs:
             if one.value is None:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"{one.name} needs a value")
             configs[one.name] = one.value
         services = self._services
-        services.settings.topic_defaults(services.image, services.broker_id).with_topic_settings(configs)
+        defaults = services.settings.topic_defaults(services.image, services.broker_id)
+        check_internal_config(topic.name, defaults.with_topic_settings(configs))
         return configs
 
     async def _create(self, plan: TopicPlan, timeout_ms: int) -> None:

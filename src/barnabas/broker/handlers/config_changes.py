@@ -17,7 +17,7 @@ from barnabas.broker.internal_topics import check_internal_config
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.broker.setting_table import SERVER_SETTINGS, missing_feature
-from barnabas.broker.settings import check_together
+from barnabas.broker.settings import CONNECTION_LIMITS, check_together, connections_max_from
 from barnabas.metadata.configs import update_broker_configs, update_topic_configs
 from barnabas.metadata.image import ClusterImage
 from barnabas.storage.setting_tables import TOPIC_SETTINGS
@@ -41,7 +41,7 @@ class ConfigChanger:
             await self._apply_to_topic(name, change, validate_only=validate_only)
         elif resource_type == ResourceType.BROKER:
             self._services.check_cluster(request, Operation.ALTER_CONFIGS)
-            await self._apply_to_broker(name, change, validate_only=validate_only)
+            await self._apply_to_broker(request, name, change, validate_only=validate_only)
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here")
 
@@ -68,7 +68,7 @@ class ConfigChanger:
         await update_topic_configs(services.controllership, name, update)
         await services.until_served(lambda image: image.configs_of_topic(name) == after or name not in image.topics)
 
-    async def _apply_to_broker(self, name: str, change: Change, *, validate_only: bool) -> None:
+    async def _apply_to_broker(self, request: Request, name: str, change: Change, *, validate_only: bool) -> None:
         services = self._services
         if name:
             check_own_id(services.broker_id, name)
@@ -80,7 +80,7 @@ class ConfigChanger:
             after = change(before, SERVER_SETTINGS)
             changed = [one for one in {**before, **after} if before.get(one) != after.get(one)]
             try:
-                self._check_broker(owner, changed, after)
+                self._check_broker(request, owner, changed, after)
             except InvalidSetting as error:
                 # Kafka's code for a broker's settings, where a topic's get INVALID_CONFIG.
                 raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
@@ -92,7 +92,7 @@ class ConfigChanger:
         await update_broker_configs(services.controllership, owner, update)
         await services.until_served(lambda image: image.configs_of_broker(owner) == after)
 
-    def _check_broker(self, owner: int | None, changed: list[str], after: Configs) -> None:
+    def _check_broker(self, request: Request, owner: int | None, changed: list[str], after: Configs) -> None:
         services = self._services
         for name in changed:
             if name in after:
@@ -107,7 +107,14 @@ class ConfigChanger:
                 owner: after,
             }
         )
-        check_together(services.settings.current(changed_image, services.broker_id))
+        texts = services.settings.current(changed_image, services.broker_id)
+        if not CONNECTION_LIMITS.isdisjoint(changed) and not connections_max_from(request.peer_host, texts):
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"no connection could come from {request.peer_host} any more, where this is asked from, and nobody"
+                " there could set it back; max.connections, and the limit of that address, must be at least 1",
+            )
+        check_together(texts)
 
 
 def _broker_setting(name: str) -> Setting:

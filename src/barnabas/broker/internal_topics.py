@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from barnabas.base.errors import BarnabasError, InvalidSetting
+from barnabas.base.logs import fields
 from barnabas.broker.settings import BrokerConfig
 from barnabas.groups.history import HISTORY_TOPIC
 from barnabas.groups.partitions import OFFSETS_TOPIC
@@ -82,18 +83,18 @@ class InternalTopics:
             self._say(name, str(error))
             return
         self._refusals.pop(name, None)
-        logger.info("topic %s is made", name)
+        logger.info("created topic '%s' for the broker's own use", name, extra=fields(topic=name))
         try:
             async with asyncio.timeout(_SERVED_SECONDS_MAX):
                 await self._replicas.wait_for(lambda image: name in image.topics)
         except TimeoutError:
-            logger.warning("topic %s is written, and not yet in use here", name)
+            logger.warning("topic '%s' is written, and not yet in use here", name, extra=fields(topic=name))
 
     def _say(self, name: str, reason: str) -> None:
         """Clients keep asking: each reason is said once."""
         if self._refusals.get(name) != reason:
             self._refusals[name] = reason
-            logger.warning("topic %s cannot be made yet: %s", name, reason)
+            logger.warning("cannot create topic '%s' yet: %s", name, reason, extra=fields(topic=name))
 
     def _plan(self, name: str) -> TopicPlan:
         config, image = self._config, self._replicas.image

@@ -18,6 +18,7 @@ from typing import Final
 
 from barnabas.base.clock import Clock, Moment, moment_of
 from barnabas.base.ids import SteadyMs
+from barnabas.base.logs import fields
 from barnabas.base.timers import LoopTimers
 from barnabas.base.uuid import new_uuid
 from barnabas.groups.effects import Outcome, RebalanceCompleted, StoryEvent
@@ -208,6 +209,7 @@ class GroupCoordinator:
                     logger.info(
                         "group %s is %s: generation %d with %d members",
                         *(event.group_id, event.outcome.value, event.generation_after, event.members_after),
+                        extra=fields(group=event.group_id, generation=event.generation_after),
                     )
         self._on_events(events)
 

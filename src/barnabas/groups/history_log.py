@@ -18,6 +18,7 @@ from typing import Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Offset
+from barnabas.base.logs import fields
 from barnabas.groups.effects import RebalanceCompleted, StaticMemberReplaced, StoryEvent
 from barnabas.groups.history import (
     HISTORY_TOPIC,
@@ -143,7 +144,8 @@ class HistoryLog:
             try:
                 return decode_history(known)
             except UnreadableHistory as error:
-                logger.warning("the story of group %s cannot be read, and begins anew: %s", group_id, error)
+                message = "the story of group %s cannot be read, and begins anew: %s"
+                logger.warning(message, group_id, error, extra=fields(group=group_id))
                 known = None
         return GroupHistory(group_id) if known is None else known
 

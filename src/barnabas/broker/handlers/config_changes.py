@@ -11,6 +11,7 @@ from typing import TypeAlias
 from barnabas.base.errors import InvalidSetting
 from barnabas.base.ids import topic_name_problem
 from barnabas.base.settings import Dynamic, Setting, SettingTable
+from barnabas.broker.audit import log_change, settings_text
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.handlers.config_resources import ResourceType, check_own_id
 from barnabas.broker.internal_topics import check_internal_config
@@ -38,14 +39,14 @@ class ConfigChanger:
         """Raises what the resource is to be answered with."""
         if resource_type == ResourceType.TOPIC:
             self._services.check_topic(request, Operation.ALTER_CONFIGS, name)
-            await self._apply_to_topic(name, change, validate_only=validate_only)
+            await self._apply_to_topic(request, name, change, validate_only=validate_only)
         elif resource_type == ResourceType.BROKER:
             self._services.check_cluster(request, Operation.ALTER_CONFIGS)
             await self._apply_to_broker(request, name, change, validate_only=validate_only)
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here")
 
-    async def _apply_to_topic(self, name: str, change: Change, *, validate_only: bool) -> None:
+    async def _apply_to_topic(self, request: Request, name: str, change: Change, *, validate_only: bool) -> None:
         services = self._services
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the defaults of all topics are settings of the broker")
@@ -54,10 +55,12 @@ class ConfigChanger:
         if name not in services.image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
         after: Configs = {}
+        told = ""
 
         def update(before: Configs) -> Configs:
-            nonlocal after
+            nonlocal after, told
             after = change(before, TOPIC_SETTINGS)
+            told = settings_text(before, after, TOPIC_SETTINGS)
             defaults = services.settings.topic_defaults(services.image, services.broker_id)
             check_internal_config(name, defaults.with_topic_settings(after))
             return after
@@ -66,6 +69,8 @@ class ConfigChanger:
             update(services.image.configs_of_topic(name))
             return
         await update_topic_configs(services.controllership, name, update)
+        if told:
+            log_change(request, "changed topic '%s': %s", name, told, topic=name)
         await services.until_served(lambda image: image.configs_of_topic(name) == after or name not in image.topics)
 
     async def _apply_to_broker(self, request: Request, name: str, change: Change, *, validate_only: bool) -> None:
@@ -74,10 +79,12 @@ class ConfigChanger:
             check_own_id(services.broker_id, name)
         owner = services.broker_id if name else None
         after: Configs = {}
+        told = ""
 
         def update(before: Configs) -> Configs:
-            nonlocal after
+            nonlocal after, told
             after = change(before, SERVER_SETTINGS)
+            told = settings_text(before, after, SERVER_SETTINGS)
             changed = [one for one in {**before, **after} if before.get(one) != after.get(one)]
             try:
                 self._check_broker(request, owner, changed, after)
@@ -90,6 +97,9 @@ class ConfigChanger:
             update(services.image.configs_of_broker(owner))
             return
         await update_broker_configs(services.controllership, owner, update)
+        if told:
+            of = "all brokers" if owner is None else f"broker {owner}"
+            log_change(request, "changed %s: %s", of, told, broker=owner)
         await services.until_served(lambda image: image.configs_of_broker(owner) == after)
 
     def _check_broker(self, request: Request, owner: int | None, changed: list[str], after: Configs) -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError
+from barnabas.broker.audit import log_change, partitions_text
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.deadlines import TIMED_OUT, milliseconds
@@ -40,7 +41,7 @@ class CreatePartitionsHandler:
                 if counts[topic.name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has this topic twice")
                 self._services.check_topic(request, Operation.ALTER, topic.name)
-                await self._grow(topic, timeout_ms, validate_only=asked.validate_only)
+                await self._grow(request, topic, timeout_ms, validate_only=asked.validate_only)
             except BarnabasError as error:
                 code, message = refusal_of(error)
                 results.append({"name": topic.name, "error_code": code, "error_message": message})
@@ -48,7 +49,7 @@ class CreatePartitionsHandler:
                 results.append({"name": topic.name, "error_code": ErrorCode.NONE, "error_message": None})
         return {"throttle_time_ms": request.throttle_ms, "results": results}
 
-    async def _grow(self, topic: Any, timeout_ms: int, *, validate_only: bool) -> None:
+    async def _grow(self, request: Request, topic: Any, timeout_ms: int, *, validate_only: bool) -> None:
         services = self._services
         known = services.image.topics.get(topic.name)
         if known is not None and topic.name == OFFSETS_TOPIC:
@@ -70,4 +71,7 @@ class CreatePartitionsHandler:
             return now is None or len(now.partitions) >= len(grown.partitions)
 
         if not validate_only:
+            count = len(grown.partitions)
+            message = "changed topic '%s' to %s"
+            log_change(request, message, topic.name, partitions_text(count), topic=topic.name, partitions=count)
             await services.until_served(is_served, timeout_ms)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import topic_name_problem
+from barnabas.broker.audit import log_change, partitions_text
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.config_views import topic_entries
 from barnabas.broker.dispatch import Values
@@ -53,7 +54,7 @@ class CreateTopicsHandler:
                     )
                 plan = self._plan(request, topic)
                 if not asked.validate_only:
-                    await self._create(plan, timeout_ms)
+                    await self._create(request, plan, timeout_ms)
                 topics.append(self._created(plan))
             except BarnabasError as error:
                 topics.append(_refused(topic.name, error))
@@ -99,9 +100,10 @@ class CreateTopicsHandler:
         check_internal_config(topic.name, defaults.with_topic_settings(configs))
         return configs
 
-    async def _create(self, plan: TopicPlan, timeout_ms: int) -> None:
+    async def _create(self, request: Request, plan: TopicPlan, timeout_ms: int) -> None:
         await self._services.topics.create(plan)
-        topic_id = plan.assignment.topic_id
+        name, count, topic_id = plan.assignment.topic, len(plan.assignment.partitions), plan.assignment.topic_id
+        log_change(request, "created topic '%s' with %s", name, partitions_text(count), topic=name, partitions=count)
         await self._services.until_served(lambda image: topic_id in image.topics_by_id, timeout_ms)
 
     def _created(self, plan: TopicPlan) -> Values:

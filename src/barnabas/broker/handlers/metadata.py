@@ -18,6 +18,7 @@ from uuid import UUID
 
 from barnabas.base.ids import topic_name_problem
 from barnabas.base.uuid import ZERO_UUID
+from barnabas.broker.audit import who
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.operations import NOT_TOLD, cluster_operations, topic_operations
@@ -127,7 +128,7 @@ class _Answer:
             self._services.groups.want_topic()
         else:
             counts = (config.num_partitions, config.default_replication_factor)
-            self._services.auto_creation.begin(self._image, name, *counts)
+            self._services.auto_creation.begin(self._image, name, *counts, who(self._request))
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _add(self, topic: Topic) -> None:

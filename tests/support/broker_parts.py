@@ -13,6 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from kio.schema.errors import ErrorCode
+
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.filesystem import LocalFileSystem
@@ -60,6 +62,29 @@ class ServedBroker:
             validate_only=False,
         )
         assert answer.topics[0].error_code.value == 0, answer
+
+    async def find_coordinator(self, group_id: str = "g") -> None:
+        """Makes the topic of the groups, if it is not there."""
+        await self.ask(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=[group_id])
+
+    async def commit(self, offset: int, metadata: str = "") -> ErrorCode:
+        """Of group "g", for the first partition of "orders"."""
+        partition = {
+            "partition_index": 0,
+            "committed_offset": offset,
+            "committed_leader_epoch": -1,
+            "committed_metadata": metadata,
+        }
+        answer = await self.ask(
+            ApiKey.OFFSET_COMMIT,
+            8,
+            group_id="g",
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[{"name": "orders", "partitions": [partition]}],
+        )
+        return answer.topics[0].partitions[0].error_code  # type: ignore[no-any-return]
 
     def partition(self, topic: str, index: int = 0) -> Partition:
         found = self.broker.replicas.get(topic, index)

@@ -244,10 +244,10 @@ def test_commits_go_on_and_carry_the_time_of_the_clock(jump_ms: int, tmp_path: P
             tmp_path, clock=clock, offsets_topic_replication_factor="1", offsets_topic_num_partitions="1"
         ) as broker:
             await broker.create("orders")
-            await broker.ask(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"])
-            assert await commit(broker, 1) is ErrorCode.none
+            await broker.find_coordinator()
+            assert await broker.commit(1) is ErrorCode.none
             clock.set_ahead(jump_ms)
-            assert await commit(broker, 2) is ErrorCode.none
+            assert await broker.commit(2) is ErrorCode.none
             state = broker.broker.groups.coordinator.state_for("g")
             [found] = state.fetch_offsets("g", "orders", [0])
             assert found is not None
@@ -259,25 +259,6 @@ def test_commits_go_on_and_carry_the_time_of_the_clock(jump_ms: int, tmp_path: P
             assert state.fetch_offsets("g", "orders", [0]) == [found]
 
     run(scenario())
-
-
-async def commit(broker: ServedBroker, offset: int) -> ErrorCode:
-    partition = {
-        "partition_index": 0,
-        "committed_offset": offset,
-        "committed_leader_epoch": -1,
-        "committed_metadata": "",
-    }
-    answer = await broker.ask(
-        ApiKey.OFFSET_COMMIT,
-        8,
-        group_id="g",
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        group_instance_id=None,
-        topics=[{"name": "orders", "partitions": [partition]}],
-    )
-    return answer.topics[0].partitions[0].error_code  # type: ignore[no-any-return]
 
 
 @JUMPS

@@ -22,31 +22,8 @@ SET, DELETE = 0, 1
 
 async def make_group(broker: ServedBroker) -> None:
     await broker.create("orders")
-    await find(broker)
-    assert await commit(broker, 7) is ErrorCode.none
-
-
-async def find(broker: ServedBroker) -> None:
-    await broker.ask(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"])
-
-
-async def commit(broker: ServedBroker, offset: int, metadata: str = "") -> ErrorCode:
-    partition = {
-        "partition_index": 0,
-        "committed_offset": offset,
-        "committed_leader_epoch": -1,
-        "committed_metadata": metadata,
-    }
-    answer = await broker.ask(
-        ApiKey.OFFSET_COMMIT,
-        8,
-        group_id="g",
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        group_instance_id=None,
-        topics=[{"name": "orders", "partitions": [partition]}],
-    )
-    return answer.topics[0].partitions[0].error_code  # type: ignore[no-any-return]
+    await broker.find_coordinator()
+    assert await broker.commit(7) is ErrorCode.none
 
 
 async def committed(broker: ServedBroker) -> int:
@@ -108,7 +85,7 @@ def test_records_that_cannot_be_read_do_not_keep_groups_from_loading(
         async with served_broker(tmp_path, table=table, **ONE) as broker:
             await broker.broker.groups.coordinator.wait_loaded()
             assert await committed(broker) == 7
-            assert await commit(broker, 8) is ErrorCode.none
+            assert await broker.commit(8) is ErrorCode.none
         [line] = [record for record in caplog.records if record.levelno >= logging.ERROR]
         assert f"0 damaged batches and 2 records, the first at offset {bad}" in line.getMessage()
 
@@ -172,10 +149,10 @@ def test_deleted_offsets_topic_takes_the_groups_with_it_and_is_created_again(tmp
             for _ in range(2):
                 answer = await broker.ask(ApiKey.DELETE_TOPICS, 5, topic_names=[OFFSETS_TOPIC], timeout_ms=1000)
                 assert answer.responses[0].error_code is ErrorCode.none
-                assert await commit(broker, 8) is ErrorCode.not_coordinator
-                await find(broker)
+                assert await broker.commit(8) is ErrorCode.not_coordinator
+                await broker.find_coordinator()
                 assert await committed(broker) == -1
-                assert await commit(broker, 9) is ErrorCode.none
+                assert await broker.commit(9) is ErrorCode.none
                 assert await committed(broker) == 9
 
     run(scenario())
@@ -187,8 +164,8 @@ def test_note_with_an_offset_is_never_longer_than_its_record_can_tell(tmp_path: 
         async with served_broker(tmp_path, table=table, **settings) as broker:
             await make_group(broker)
             for note in ("x" * 32_768, "ä" * 16_384, "\U0001f600" * 8_192):
-                assert await commit(broker, 8, note) is ErrorCode.offset_metadata_too_large
-            assert await commit(broker, 8, "ä" * 16_383) is ErrorCode.none
+                assert await broker.commit(8, note) is ErrorCode.offset_metadata_too_large
+            assert await broker.commit(8, "ä" * 16_383) is ErrorCode.none
         async with served_broker(tmp_path, table=table, **settings) as broker:
             await broker.broker.groups.coordinator.wait_loaded()
             assert await committed(broker) == 8

@@ -21,7 +21,6 @@ from barnabas.metadata.table import MemoryTable
 from barnabas.storage.setting_tables import TOPIC_SETTINGS
 from barnabas.storage.throttle import Throttle
 from barnabas.storage.work import InlineWorkers, Job, ThreadWorkers
-from barnabas.wire.apis import ApiKey
 from tests.support.broker_parts import ServedBroker, served_broker
 from tests.support.compaction import CompactedLog, simulated
 from tests.support.network import run
@@ -93,23 +92,8 @@ async def serve_everything(broker: ServedBroker, topic_configs: dict[str, str]) 
         broker.append("accounts", [now_ms])
     assert broker.partition("orders").log.high_watermark == 3
     broker.partition("accounts").log.roll()
-    await broker.ask(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"])
-    partition = {
-        "partition_index": 0,
-        "committed_offset": 1,
-        "committed_leader_epoch": -1,
-        "committed_metadata": "",
-    }
-    answer = await broker.ask(
-        ApiKey.OFFSET_COMMIT,
-        8,
-        group_id="g",
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        group_instance_id=None,
-        topics=[{"name": "orders", "partitions": [partition]}],
-    )
-    assert answer.topics[0].partitions[0].error_code is ErrorCode.none
+    await broker.find_coordinator()
+    assert await broker.commit(1) is ErrorCode.none
     for _ in range(3):
         broker.broker.logs.run_due_work()
 

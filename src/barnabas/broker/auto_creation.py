@@ -10,7 +10,7 @@ Owner: the broker's event loop. `stop` ends what is under way.
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.logs import RepeatedWarning, fields
@@ -25,36 +25,31 @@ _TOGETHER_MAX: Final = 100
 """Whoever asks for more has to ask again."""
 
 
+class AskedTopic(NamedTuple):
+    name: str
+    partition_count: int
+    replication_factor: int
+    asked_by: Mapping[str, object]
+    """The fields of a log line that say who asked."""
+
+
 class AutoCreation:
     def __init__(self, topics: TopicWriter) -> None:
         self._topics = topics
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._refusals = RepeatedWarning(logger, asyncio.get_running_loop().time)
 
-    def begin(
-        self,
-        image: ClusterImage,
-        name: str,
-        partition_count: int,
-        replication_factor: int,
-        asked_by: Mapping[str, object],
-    ) -> None:
-        """Internal topics are left to their coordinators. `asked_by` are the fields that say who asked."""
+    def begin(self, image: ClusterImage, topic: AskedTopic) -> None:
+        """Internal topics are left to their coordinators."""
+        name = topic.name
         if name in self._tasks or name in INTERNAL_TOPICS or len(self._tasks) >= _TOGETHER_MAX:
             return
-        plan = (image, name, partition_count, replication_factor)
-        task = asyncio.get_running_loop().create_task(self._create(*plan, asked_by))
+        task = asyncio.get_running_loop().create_task(self._create(image, topic))
         self._tasks[name] = task
         task.add_done_callback(lambda _: self._tasks.pop(name, None))
 
-    async def _create(
-        self,
-        image: ClusterImage,
-        name: str,
-        partition_count: int,
-        replication_factor: int,
-        asked_by: Mapping[str, object],
-    ) -> None:
+    async def _create(self, image: ClusterImage, topic: AskedTopic) -> None:
+        name, partition_count, replication_factor, asked_by = topic
         try:
             await self._topics.create(self._topics.plan(image, name, partition_count, replication_factor))
         except BarnabasError as error:

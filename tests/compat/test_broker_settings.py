@@ -16,6 +16,18 @@ NEEDS_A_RESTART_HERE = {
     "num.network.threads",
 }
 STRICTER_THAN_KAFKA = {
+    # Kafka takes any number of threads, and fails when the system has no more.
+    "background.threads",
+    # Numbers that would keep every client, or every member of a group, out.
+    "group.initial.rebalance.delay.ms",
+    "group.max.session.timeout.ms",
+    "group.min.session.timeout.ms",
+    "offset.metadata.max.bytes",
+    "socket.request.max.bytes",
+    # Kafka finds out when a topic is made.
+    "num.partitions",
+    "offsets.topic.num.partitions",
+    "offsets.topic.segment.bytes",
     # Kafka finds out when a topic is made.
     "default.replication.factor",
     # Kafka finds out when the topic is first written to.

@@ -26,6 +26,11 @@ STRICTER_THAN_KAFKA = {
     "log.cleaner.threads",
     "log.flush.interval.ms",
     "log.flush.scheduler.interval.ms",
+    # Kafka fails when it makes such an index.
+    "log.index.size.max.bytes",
+    "segment.index.bytes",
+    # Kafka takes any number of threads, and fails when the system has no more.
+    "num.recovery.threads.per.data.dir",
     # Kafka checks these two, and only says so when one is refused.
     "log.roll.jitter.ms",
     "log.roll.ms",

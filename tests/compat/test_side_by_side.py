@@ -53,6 +53,7 @@ INTENDED = (
         ApiKey.PRODUCE, "a timestamp is refused for the batch, with the range in words", "time *", "*record_errors"
     ),
     Intended(ApiKey.PRODUCE, NO_TRANSACTIONS, "transactional id"),
+    Intended(ApiKey.PRODUCE, "a client id is no authorisation to write to internal topics", "written by tools"),
     Intended(
         ApiKey.PRODUCE, "both batches are kept, where Kafka drops the first without a word", "twice the same partition"
     ),

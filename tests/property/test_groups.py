@@ -241,7 +241,7 @@ class GroupMachine(RuleBasedStateMachine):
         member_id = self.pick(group, index)
         leaving = LeavingMember(member_id, self.instances.get(member_id, instance), "done")
         token = self.shard.new_token()
-        self.shard.carry_out(self.shard.state.leave(group, [leaving], token, self.shard.now_ms))
+        self.shard.carry_out(self.shard.state.leave(group, [leaving], token, self.shard.now))
 
     @rule(group=groups)
     def everybody_leaves(self, group: str) -> None:
@@ -249,7 +249,7 @@ class GroupMachine(RuleBasedStateMachine):
         if live is not None:
             leaving = [LeavingMember(member.member_id, member.instance_id) for member in live.members.values()]
             token = self.shard.new_token()
-            self.shard.carry_out(self.shard.state.leave(group, leaving, token, self.shard.now_ms))
+            self.shard.carry_out(self.shard.state.leave(group, leaving, token, self.shard.now))
 
     @rule(group=groups, index=st.integers(0, 5), off_by=st.sampled_from([0, 0, -1]), where=partitions,
           simple=st.booleans())  # fmt: skip
@@ -282,7 +282,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(group=groups)
     def expire(self, group: str) -> None:
-        effects = self.shard.state.expire_offsets(group, self.shard.now_ms)
+        effects = self.shard.state.expire_offsets(group, self.shard.now)
         for record in effects.records:
             change = record.change
             if isinstance(change, OffsetChange):

@@ -13,7 +13,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from barnabas.base.clock import SystemClock
+from kio.schema.errors import ErrorCode
+
+from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.filesystem import LocalFileSystem
 from barnabas.broker.app import Broker, BrokerParts
@@ -33,10 +35,11 @@ LISTENER = "PLAINTEXT"
 class ServedBroker:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.client_id = "test"
 
     async def ask(self, key: ApiKey, version: int, /, **values: Any) -> Any:
         """The answer, as a client of this version reads it."""
-        header = RequestHeader(key, version, 1, "test", 0)
+        header = RequestHeader(key, version, 1, self.client_id, 0)
         body = memoryview(write_request(key, version, values))
         direct = self.broker.dispatcher.direct.get(key)
         if direct is not None:
@@ -59,6 +62,29 @@ class ServedBroker:
             validate_only=False,
         )
         assert answer.topics[0].error_code.value == 0, answer
+
+    async def find_coordinator(self, group_id: str = "g") -> None:
+        """Makes the topic of the groups, if it is not there."""
+        await self.ask(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=[group_id])
+
+    async def commit(self, offset: int, metadata: str = "") -> ErrorCode:
+        """Of group "g", for the first partition of "orders"."""
+        partition = {
+            "partition_index": 0,
+            "committed_offset": offset,
+            "committed_leader_epoch": -1,
+            "committed_metadata": metadata,
+        }
+        answer = await self.ask(
+            ApiKey.OFFSET_COMMIT,
+            8,
+            group_id="g",
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[{"name": "orders", "partitions": [partition]}],
+        )
+        return answer.topics[0].partitions[0].error_code  # type: ignore[no-any-return]
 
     def partition(self, topic: str, index: int = 0) -> Partition:
         found = self.broker.replicas.get(topic, index)
@@ -119,7 +145,7 @@ def new_topic(
 
 @asynccontextmanager
 async def served_broker(
-    directory: Path, *, table: MemoryTable | None = None, **settings: str
+    directory: Path, *, table: MemoryTable | None = None, clock: Clock | None = None, **settings: str
 ) -> AsyncIterator[ServedBroker]:
     """Settings have underscores for dots. With a table given, a second start finds what the first left."""
     texts = {
@@ -129,7 +155,10 @@ async def served_broker(
         **{name.replace("_", "."): text for name, text in settings.items()},
     }
     parts = BrokerParts(
-        LocalFileSystem(), SystemClock(), Random(7), metadata_table=MemoryTable() if table is None else table
+        LocalFileSystem(),
+        clock or SystemClock(),
+        Random(7),
+        metadata_table=MemoryTable() if table is None else table,
     )
     async with Broker(BrokerSettings(texts), parts) as broker:
         yield ServedBroker(broker)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
+from barnabas.base.clock import Moment
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.groups.effects import Effects, Reply, SetTimer, StoryEvent, TimerKey
 from barnabas.groups.protocols import Protocols
@@ -54,6 +55,8 @@ class PlayedShard:
     def __init__(self, settings: GroupSettings = NO_DELAY) -> None:
         self.settings = settings
         self.now_ms = START_MS
+        """Time that passes."""
+        self.ahead_ms = 0
         self.log: list[tuple[bytes, bytes | None]] = []
         self.replies: dict[int, Any] = {}
         self.timers: dict[TimerKey, int] = {}
@@ -67,6 +70,14 @@ class PlayedShard:
 
     def _new_state(self) -> GroupShardState:
         return GroupShardState(self.settings, lambda: f"uuid{next(self._uuids)}")
+
+    @property
+    def now(self) -> Moment:
+        return Moment(self.now_ms + self.ahead_ms, self.now_ms)
+
+    def set_ahead(self, milliseconds: int) -> None:
+        """Somebody sets the wall clock."""
+        self.ahead_ms += milliseconds
 
     # --- carrying out ---------------------------------------------------------------------------------------
 
@@ -89,7 +100,7 @@ class PlayedShard:
         while self.appended and at_most != 0:
             effects = self.appended.popleft()
             self.log += [(record.key, record.value) for record in effects.records]
-            following = self.state.committed(effects, self.now_ms)
+            following = self.state.committed(effects, self.now)
             self.answer(effects.replies)
             if following is not None:
                 self.carry_out(following)
@@ -99,7 +110,7 @@ class PlayedShard:
         """The oldest append wrote nothing."""
         effects = self.appended.popleft()
         self.answer([Reply(reply.token, error) for reply in effects.replies])
-        self.carry_out(self.state.refused(effects, error, self.now_ms))
+        self.carry_out(self.state.refused(effects, error, self.now))
 
     def answer(self, replies: Sequence[Reply]) -> None:
         for token, result in replies:
@@ -116,7 +127,7 @@ class PlayedShard:
                 break
             self.now_ms = max(self.now_ms, at_ms)
             del self.timers[key]
-            self.carry_out(self.state.timer_fired(key, self.now_ms))
+            self.carry_out(self.state.timer_fired(key, self.now))
         self.now_ms = end_ms
 
     def restart(self, surviving: int = 0) -> None:
@@ -129,7 +140,7 @@ class PlayedShard:
         self.appended.clear()
         self.timers.clear()
         self.state = self.replayed()
-        self.carry_out(self.state.revive(self.state.group_ids(), self.now_ms))
+        self.carry_out(self.state.revive(self.state.group_ids(), self.now))
 
     def replayed(self) -> GroupShardState:
         """What the log makes of a new state."""
@@ -175,7 +186,7 @@ class PlayedShard:
             skips,
             reason,
         )
-        self.carry_out(self.state.join(request, token, self.now_ms))
+        self.carry_out(self.state.join(request, token, self.now))
         return token
 
     def joined(self, token: int) -> JoinResult:
@@ -205,7 +216,7 @@ class PlayedShard:
             group_id, generation, member_id, instance_id, protocol_type, protocol, tuple((assignments or {}).items())
         )
         self.sync_requests[token] = request
-        self.carry_out(self.state.sync(request, token, self.now_ms))
+        self.carry_out(self.state.sync(request, token, self.now))
         return token
 
     def synced(self, token: int) -> SyncResult:
@@ -218,7 +229,7 @@ class PlayedShard:
 
     def leave(self, group_id: str, *members: LeavingMember) -> list[ErrorCode]:
         token = self.new_token()
-        self.carry_out(self.state.leave(group_id, members, token, self.now_ms))
+        self.carry_out(self.state.leave(group_id, members, token, self.now))
         result = self.replies[token]
         assert isinstance(result, LeaveResult)
         assert result.error is ErrorCode.NONE
@@ -242,7 +253,7 @@ class PlayedShard:
         ]
         self.carry_out(
             self.state.commit_offsets(
-                group_id, generation, member_id, instance_id, wanted, token, self.now_ms, retention_ms
+                group_id, generation, member_id, instance_id, wanted, token, self.now, retention_ms
             )
         )
         return token
@@ -257,7 +268,7 @@ class PlayedShard:
         return value.offset if value is not None else None
 
     def expire(self, group_id: str) -> None:
-        self.carry_out(self.state.expire_offsets(group_id, self.now_ms))
+        self.carry_out(self.state.expire_offsets(group_id, self.now))
 
     def delete_group(self, group_id: str) -> ErrorCode:
         token = self.new_token()

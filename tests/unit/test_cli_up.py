@@ -75,17 +75,20 @@ def test_up_says_when_it_is_ready_serves_and_stops_on_a_signal(tmp_path: Path, n
         line = ready_line(process)
         bootstrap = address_in(line)
         assert "data in " in line
-        assert process.stdout is not None
-        assert process.stdout.readline() == "Try in another terminal:\n"
-        assert process.stdout.readline() == f"  barnabas topic create -b {bootstrap} orders\n"
         with BlockingClient(bootstrap) as client:
             assert client.create_topic("orders").partitions == 3
             client.produce("orders", [b"a"])
             process.send_signal(number)
-            _, log = process.communicate(timeout=STOP_SECONDS_MAX)
+            printed, log = process.communicate(timeout=STOP_SECONDS_MAX)
 
     assert process.returncode == 0
-    assert [text.split(maxsplit=2)[2] for text in log.splitlines()] == ["stopping", "stopped"]
+    assert printed == "", "hints are for people"
+    created, *stopped = [text.split(maxsplit=2)[2] for text in log.splitlines()]
+    assert created == (
+        "created topic 'orders' with 3 partitions  topic=orders partitions=3 principal=User:ANONYMOUS"
+        " client_id=barnabas host=127.0.0.1"
+    )
+    assert stopped == ["stopping", "stopped"]
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
@@ -96,6 +99,33 @@ def test_ipv6_address_is_said_as_commands_take_it(tmp_path: Path, capsys: pytest
         assert found
         assert main.run(["cluster", "describe", "--bootstrap", found[1]]) == 0
         assert f" {found[1]} " in capsys.readouterr().out
+
+
+def test_up_on_a_terminal_says_what_to_try_next(tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "barnabas.cli.main", "up", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, text=True) as process:
+        os.close(theirs)
+        try:
+            seen = ""
+            while "--from beginning" not in seen:
+                seen += os.read(ours, 4096).decode()
+        finally:
+            process.terminate()
+            process.communicate(timeout=STOP_SECONDS_MAX)
+            os.close(ours)
+    bootstrap = address_in(seen)
+    assert "Ctrl-C stops it." in seen
+    assert f"  barnabas topic create -b {bootstrap} orders" in seen.splitlines()
+
+
+def test_up_logs_from_the_level_that_is_asked_for(tmp_path: Path) -> None:
+    with running(tmp_path, "--listen", "127.0.0.1:0", "--log-level", "warning") as process:
+        with BlockingClient(address_in(ready_line(process))) as client:
+            client.create_topic("orders")
+        process.terminate()
+        _, log = process.communicate(timeout=STOP_SECONDS_MAX)
+    assert log == ""
 
 
 @pytest.mark.parametrize("option", [("--metrics-port", "0"), ("--metrics-listen", "127.0.0.1:0")])

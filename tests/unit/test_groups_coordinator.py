@@ -1,170 +1,20 @@
-"""The coordinator over partitions of memory, which fail, refuse and lag when a test wants them to."""
+"""The coordinator: what it appends, answers, loads and reports, over partitions of memory."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from random import Random
-from typing import Any
+import logging
 
 import pytest
 
-from barnabas.base.clock import ManualClock
-from barnabas.base.errors import BarnabasError, DiskFailed
-from barnabas.base.filesystem import Buffer
-from barnabas.base.metrics import Metrics
-from barnabas.base.uuid import ZERO_UUID
-from barnabas.groups.coordinator import GroupCoordinator
-from barnabas.groups.effects import Effects, RebalanceCompleted, StoryEvent
-from barnabas.groups.measures import measure_groups
-from barnabas.groups.partitions import WhenFailed
-from barnabas.groups.requests import JoinRequest, OffsetToCommit, SyncRequest
-from barnabas.groups.settings import GroupSettings
-from barnabas.groups.shard import GroupShard, ShardStatus
+from barnabas.base.errors import DiskFailed
+from barnabas.base.logs import fields_of
+from barnabas.groups.effects import Effects, RebalanceCompleted
+from barnabas.groups.records import encode_offset_key
+from barnabas.groups.shard import ShardStatus
 from barnabas.groups.transitions import GroupState
 from barnabas.records.batch import Codec, read_header
+from barnabas.records.builder import BatchBuilder
 from barnabas.wire.errors import ErrorCode, KafkaError
-
-COMMIT_TIMEOUT_MS = 5000
-
-
-class MemoryPartition:
-    """A `LedPartition` whose appends count when `commit` is called."""
-
-    def __init__(self, index: int = 0, batches: list[bytearray] | None = None) -> None:
-        self.index = index
-        self.leader_epoch = 0
-        self.is_led = True
-        self.start_offset = 0
-        self.batch_bytes_max = 1 << 20
-        self.batches = [] if batches is None else batches
-        self.end_offset = sum(read_header(memoryview(batch)).count for batch in self.batches)
-        self.high_watermark = self.end_offset
-        self.refusal: BarnabasError | None = None
-        self.commits_itself = True
-        self.reading: asyncio.Event | None = None
-        self._watchers: list[Callable[[], None]] = []
-        self._when_failed: list[WhenFailed] = []
-
-    def expect_append(self) -> None:
-        pass
-
-    def append(self, batch: bytearray, when_failed: WhenFailed) -> int:
-        if self.refusal is not None:
-            raise self.refusal
-        batch[:8] = self.end_offset.to_bytes(8, "big")
-        self.batches.append(batch)
-        self._when_failed.append(when_failed)
-        self.end_offset += read_header(memoryview(batch)).count
-        if self.commits_itself:
-            asyncio.get_running_loop().call_soon(self.commit)
-        return self.end_offset - 1
-
-    def commit(self) -> None:
-        self.high_watermark = self.end_offset
-        self._when_failed.clear()
-        self._tell()
-
-    def fail(self) -> None:
-        """What was appended since the last commit is lost."""
-        self.end_offset = self.high_watermark
-        self.batches = [one for one in self.batches if read_header(memoryview(one)).base_offset < self.end_offset]
-        waiting, self._when_failed = self._when_failed, []
-        for when_failed in waiting:
-            when_failed(DiskFailed("write", "/nowhere", OSError(5, "the disk is gone")))
-
-    def lose(self) -> None:
-        self.is_led = False
-        self._tell()
-
-    def _tell(self) -> None:
-        for watcher in tuple(self._watchers):
-            watcher()
-
-    def watch(self, on_change: Callable[[], None]) -> None:
-        self._watchers.append(on_change)
-
-    def unwatch(self, on_change: Callable[[], None]) -> None:
-        self._watchers.remove(on_change)
-
-    async def read(self, offset: int, max_bytes: int) -> Buffer:
-        if self.reading is not None:
-            await self.reading.wait()
-        return b"".join(one for one in self.batches if read_header(memoryview(one)).next_offset > offset)
-
-
-class Rig:
-    def __init__(self, **settings: int) -> None:
-        self.clock = ManualClock()
-        self.events: list[StoryEvent] = []
-        self.heard = asyncio.Event()
-        self.removed: list[str] = []
-        self.measures = measure_groups(Metrics())
-        self.coordinator = GroupCoordinator(
-            asyncio.get_running_loop(),
-            self.clock,
-            Random(5),
-            GroupSettings(**{"initial_rebalance_delay_ms": 0, **settings}),
-            self.measures,
-            codec=Codec.NONE,
-            load_buffer_bytes=1 << 20,
-            commit_timeout_ms=COMMIT_TIMEOUT_MS,
-            on_events=self._hear,
-            on_removed=self.removed.append,
-            on_bug=lambda bug: pytest.fail(f"{bug!r}"),
-        )
-
-    def _hear(self, events: Sequence[StoryEvent]) -> None:
-        self.events.extend(events)
-        if any(isinstance(event, RebalanceCompleted) for event in events):
-            self.heard.set()
-
-    async def lead(self, *partitions: MemoryPartition) -> None:
-        self.coordinator.follow({one.index: one for one in partitions}, len(partitions))
-        await self.coordinator.wait_loaded()
-
-    @property
-    def shard(self) -> GroupShard:
-        return next(iter(self.coordinator))
-
-    def commit(self, offset: int, group_id: str = "g", topic: str = "orders") -> "asyncio.Future[Any]":
-        future, token = waiting()
-        state = self.shard.state
-        wanted = [OffsetToCommit(topic, ZERO_UUID, 0, offset, -1, "")]
-        effects = state.commit_offsets(group_id, -1, "", None, wanted, token, self.coordinator.now_ms())
-        self.shard.carry_out(effects)
-        return future
-
-    def committed(self, group_id: str = "g", topic: str = "orders") -> int | None:
-        [found] = self.coordinator.state_for(group_id).fetch_offsets(group_id, topic, [0])
-        return None if found is None else found.offset
-
-    def join(self, member_id: str = "", group_id: str = "g") -> "asyncio.Future[Any]":
-        future, token = waiting()
-        request = JoinRequest(
-            group_id, member_id, None, "test", "/host", 10_000, 60_000, "consumer", (("range", b""),), False, False
-        )
-        self.shard.carry_out(self.shard.state.join(request, token, self.coordinator.now_ms()))
-        return future
-
-    def sync(self, joined: Any, group_id: str = "g") -> "asyncio.Future[Any]":
-        future, token = waiting()
-        assignments = [(joined.member_id, b"all of it")]
-        request = SyncRequest(group_id, joined.generation, joined.member_id, None, "consumer", "range", assignments)
-        self.shard.carry_out(self.shard.state.sync(request, token, self.coordinator.now_ms()))
-        return future
-
-
-def waiting() -> tuple["asyncio.Future[Any]", Callable[[Any], None]]:
-    future = asyncio.get_running_loop().create_future()
-    return future, future.set_result
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 20))
-
-
-async def turns(count: int = 5) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
+from tests.support.group_coordinator import COMMIT_TIMEOUT_MS, MemoryPartition, Rig, run, turns
 
 
 def test_commit_is_answered_and_seen_only_below_the_high_watermark() -> None:
@@ -239,7 +89,7 @@ def test_member_goes_on_after_a_restart_without_a_rebalance() -> None:
         again = Rig()
         await again.lead(MemoryPartition(batches=partition.batches))
         state = again.coordinator.state_for("g")
-        beat = state.heartbeat("g", joined.generation, joined.member_id, None, again.coordinator.now_ms())
+        beat = state.heartbeat("g", joined.generation, joined.member_id, None, again.coordinator.steady_ms())
         assert beat is ErrorCode.NONE
         assert not again.events
 
@@ -409,17 +259,97 @@ def test_session_that_ends_while_others_are_still_revived_is_looked_at_later(mon
     run(scenario())
 
 
-def test_damaged_log_fails_its_partition_alone() -> None:
+def raw_batch(*records: tuple[bytes, bytes | None], base_offset: int = 0) -> bytearray:
+    builder = BatchBuilder(base_offset=base_offset)
+    for key, value in records:
+        builder.append(1000, key, value)
+    return builder.build()
+
+
+def test_record_that_cannot_be_read_is_skipped_and_reported_with_its_offset(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        log = MemoryPartition()
+        source = Rig()
+        await source.lead(log)
+        await source.commit(5)
+        await source.commit(8, "other")
+        log.batches.append(raw_batch((b"\x00\x01", b"short key"), (b"", None), base_offset=2))
+        log.batches.append(raw_batch((encode_offset_key("g", "orders", 0), b"\x00\x04\x00"), base_offset=4))
+
+        rig = Rig()
+        await rig.lead(MemoryPartition(0, log.batches))
+        assert rig.shard.status is ShardStatus.ACTIVE
+        assert (rig.committed(), rig.committed("other")) == (5, 8), "what the bad record replaced counts"
+        await rig.commit(6)
+        assert rig.committed() == 6
+
+    run(scenario())
+    [line] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "0 damaged batches and 3 records, the first at offset 2" in line.getMessage()
+    assert fields_of(line) == {"topic": "__consumer_offsets", "partition": 0, "offset": 2}
+
+
+def test_damaged_batch_is_skipped_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         source = Rig()
         log = MemoryPartition()
         await source.lead(log)
-        await source.commit(5)
-        log.batches[0][-3] ^= 0xFF
+        for group in ("g1", "g2", "g3"):
+            await source.commit(5, group)
+        log.batches[1][-3] ^= 0xFF
 
         rig = Rig()
-        await rig.lead(MemoryPartition(0, log.batches), MemoryPartition(1))
+        await rig.lead(MemoryPartition(0, log.batches))
+        assert rig.shard.status is ShardStatus.ACTIVE
+        assert [rig.committed(group) for group in ("g1", "g2", "g3")] == [5, None, 5]
+
+    run(scenario())
+    [line] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "1 damaged batches and 0 records, the first at offset 1" in line.getMessage()
+
+
+def test_records_of_newer_kinds_of_groups_are_skipped_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        newer = [(kind.to_bytes(2, "big") + b"\x00\x01g\x00\x01m", b"\x00\x00anything") for kind in range(3, 30)]
+        rig = Rig()
+        await rig.lead(MemoryPartition(0, [raw_batch(*newer, (b"\x00\x03\x00", None))]))
+        assert rig.shard.status is ShardStatus.ACTIVE
+        assert rig.shard.state.skipped_records == len(newer) + 1
+
+    run(scenario())
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_disk_that_fails_while_loading_is_tried_again() -> None:
+    async def scenario() -> None:
+        log = MemoryPartition()
+        source = Rig()
+        await source.lead(log)
+        await source.commit(5)
+
+        rig, failing = Rig(), MemoryPartition(0, log.batches)
+        failing.read_error = DiskFailed("read", "/nowhere", OSError(24, "too many open files"))
+        await rig.lead(failing, MemoryPartition(1))
         assert [shard.status for shard in rig.coordinator] == [ShardStatus.FAILED, ShardStatus.ACTIVE]
+
+        failing.read_error = None
+        rig.pass_time(10_100)
+        await rig.coordinator.wait_loaded()
+        assert rig.shard.status is ShardStatus.ACTIVE
+        assert rig.shard.state.group_ids() == ["g"]
+
+    run(scenario())
+
+
+def test_change_that_fits_only_because_it_is_compressed_is_refused() -> None:
+    async def scenario() -> None:
+        rig, partition = Rig(Codec.ZSTD), MemoryPartition()
+        await rig.lead(partition)
+        partition.batch_bytes_max = 10_000
+        joined = await rig.join()
+        assert (await rig.sync(joined, assignment=bytes(20_000))).error is ErrorCode.UNKNOWN_SERVER_ERROR
+        rejoined = await rig.join(joined.member_id)
+        assert (await rig.sync(rejoined, assignment=bytes(5_000))).error is ErrorCode.NONE
 
     run(scenario())
 

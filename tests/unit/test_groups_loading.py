@@ -6,10 +6,9 @@ from itertools import chain
 
 import pytest
 
-from barnabas.base.errors import CorruptBatch
 from barnabas.base.filesystem import Buffer
 from barnabas.groups import loading
-from barnabas.groups.loading import read_records
+from barnabas.groups.loading import Damage, read_records
 from barnabas.groups.partitions import WhenFailed
 from barnabas.records.batch import Codec, read_header
 from barnabas.records.builder import BatchBuilder
@@ -59,15 +58,19 @@ def log_of(*records: Sequence[tuple[bytes | None, bytes | None]], codec: Codec =
     return batches
 
 
-def read_all(partition: StoredPartition, buffer_bytes: int = 1 << 20) -> list[Pair]:
+def read_all(partition: StoredPartition, buffer_bytes: int = 1 << 20, damage: Damage | None = None) -> list[Pair]:
     """What is handed over."""
     found: list[Pair] = []
 
-    def take(keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+    def take(keys: Sequence[bytes], values: Sequence[bytes | None], offsets: Sequence[int]) -> None:
         found.extend(zip(keys, values, strict=True))
+        places.extend(offsets)
 
-    count = asyncio.run(read_records(partition, buffer_bytes, take))
-    assert count >= len(found)
+    places: list[int] = []
+    expected_damage = damage or Damage()
+    count = asyncio.run(read_records(partition, buffer_bytes, take, expected_damage))
+    assert count >= len(found) == len(places)
+    assert damage is not None or expected_damage.first_offset is None
     return found
 
 
@@ -131,9 +134,25 @@ def test_nothing_is_read_of_a_partition_that_is_lost() -> None:
     assert partition.reads == 0
 
 
-def test_damaged_batch_is_told() -> None:
-    batches = log_of(*commits(3, 5))
-    batches[1][-1] ^= 1
+def test_offsets_are_those_of_the_records() -> None:
+    places: list[int] = []
+    records: list[tuple[bytes | None, bytes | None]] = [(b"a", b"1"), (None, b"2"), (b"b", None)]
+    partition = StoredPartition(log_of(records, [(b"c", b"3")]))
+    asyncio.run(read_records(partition, 1, lambda keys, values, offsets: places.extend(offsets), Damage()))
+    assert places == [0, 2, 3]
 
-    with pytest.raises(CorruptBatch):
-        read_all(StoredPartition(batches))
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("buffer_bytes", [1, 1 << 20])
+@pytest.mark.parametrize("bad", [0, 1, 2])
+def test_damaged_batch_is_passed_over_and_noted(bad: int, buffer_bytes: int, codec: Codec) -> None:
+    written = commits(3, 5)
+    batches = log_of(*written, codec=codec)
+    batches[bad][-1] ^= 1
+    damage = Damage()
+
+    found = read_all(StoredPartition(batches), buffer_bytes, damage)
+
+    assert found == [pair for number, pairs in enumerate(written) if number != bad for pair in pairs]
+    assert (damage.batches, damage.records, damage.first_offset) == (1, 0, 5 * bad)
+    assert damage.first_problem

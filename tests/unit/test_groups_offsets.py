@@ -128,7 +128,7 @@ def test_offset_with_bad_metadata_does_not_stop_the_others(shard: PlayedShard) -
         OffsetToCommit("orders", ZERO_UUID, 0, 5, 2, "x" * 5000),
         OffsetToCommit("orders", ZERO_UUID, 1, 6, 2, "note"),
     ]
-    shard.carry_out(shard.state.commit_offsets("g", -1, "", None, offsets, token, shard.now_ms))
+    shard.carry_out(shard.state.commit_offsets("g", -1, "", None, offsets, token, shard.now))
     assert shard.replies[token] == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]
     (missing, value) = shard.state.fetch_offsets("g", "orders", [0, 1])
     assert missing is None
@@ -142,7 +142,7 @@ def test_group_id_too_long_for_the_log_is_refused(shard: PlayedShard) -> None:
 
 def test_offset_of_an_earlier_topic_of_that_name_counts_as_none(shard: PlayedShard) -> None:
     offsets = [OffsetToCommit("orders", TOPIC_ID, 0, 5, 0, "")]
-    shard.carry_out(shard.state.commit_offsets("g", -1, "", None, offsets, shard.new_token(), shard.now_ms))
+    shard.carry_out(shard.state.commit_offsets("g", -1, "", None, offsets, shard.new_token(), shard.now))
     shard.restart()
     found = [shard.state.fetch_offsets("g", "orders", [0], wanted)[0] for wanted in (TOPIC_ID, ZERO_UUID, OTHER_ID)]
     assert [value is not None for value in found] == [True, True, False]

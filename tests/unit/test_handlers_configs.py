@@ -363,3 +363,46 @@ def test_changed_setting_of_the_broker_takes_effect_at_once(tmp_path: Path) -> N
             assert served.partition("orders").log.config.retention_ms == 99
 
     run(scenario())
+
+
+# -- what would shut everybody out ---------------------------------------------------------------------------------
+
+
+def test_client_cannot_shut_itself_out(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with served_broker(tmp_path) as broker:
+            for name in ("", OWN):
+                for change_of_limits in (
+                    [("max.connections", SET, "0")],
+                    [("max.connections.per.ip", SET, "0")],
+                    [("max.connections.per.ip.overrides", SET, "127.0.0.1:0")],
+                    [("max.connections.per.ip", SET, "0"), ("max.connections.per.ip.overrides", SET, "10.0.0.1:5")],
+                ):
+                    for validate_only in (True, False):
+                        code = await change(broker, BROKER, name, *change_of_limits, validate_only=validate_only)
+                        assert code is ErrorCode.invalid_config, change_of_limits
+            answer = await broker.ask(
+                ApiKey.ALTER_CONFIGS,
+                2,
+                resources=[
+                    {
+                        "resource_type": BROKER,
+                        "resource_name": OWN,
+                        "configs": [{"name": "max.connections", "value": "0"}],
+                    }
+                ],
+                validate_only=False,
+            )
+            assert answer.responses[0].error_code is ErrorCode.invalid_config
+            assert broker.broker.services.image.broker_configs == {}
+
+            others_alone = [
+                ("max.connections.per.ip", SET, "0"),
+                ("max.connections.per.ip.overrides", SET, "127.0.0.1:5"),
+            ]
+            assert await change(broker, BROKER, OWN, *others_alone) is ErrorCode.none
+            taken_away = ("max.connections.per.ip.overrides", DELETE, None)
+            assert await change(broker, BROKER, OWN, taken_away) is ErrorCode.invalid_config
+            assert broker.broker.server_options.connections_per_host_overrides == {"127.0.0.1": 5}
+
+    run(scenario())

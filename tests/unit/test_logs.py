@@ -6,10 +6,12 @@ import sys
 import pytest
 
 from barnabas.base.clock import ManualClock
+from barnabas.base.ids import TopicPartition
 from barnabas.base.logs import (
     JsonFormatter,
     LogFormat,
     LogHandler,
+    LogLevel,
     RepeatedWarning,
     TextFormatter,
     configure_logging,
@@ -58,6 +60,21 @@ def test_text_on_a_terminal_has_time_level_message_and_fields():
     assert line == "INFO    a-0: truncated  topic=a partition=0"
     assert time.endswith(":20.123")
     assert len(time) == len("22:13:20.123")
+
+
+def test_partition_in_the_message_gives_json_its_fields_and_text_no_second_reading():
+    made = record("%s: truncated to offset %d", TopicPartition("a", 3), 17)
+    assert text_of(made).endswith("INFO    a-3: truncated to offset 17")
+    line = json.loads(JsonFormatter().format(made))
+    assert (line["message"], line["topic"], line["partition"]) == ("a-3: truncated to offset 17", "a", 3)
+    given = json.loads(JsonFormatter().format(record("%s", TopicPartition("a", 3), extra=fields(topic="b"))))
+    assert (given["topic"], given["partition"]) == ("b", 3)
+    assert "topic" not in json.loads(JsonFormatter().format(record("%(x)s", {"x": TopicPartition("a", 3)})))
+
+
+@pytest.mark.parametrize(("level", "number"), [("debug", 10), ("info", 20), ("warning", 30), ("error", 40)])
+def test_level_is_the_standard_librarys(level, number):
+    assert LogLevel(level).number == number
 
 
 def test_text_in_a_file_has_the_date_and_the_offset_from_utc():

@@ -1,16 +1,46 @@
-"""Where time comes from. Everything above `base` receives a `Clock` or a `now_ms`, never asks the system."""
+"""Where time comes from. Everything above `base` receives a `Clock` or a `now_ms`, never asks the system.
 
+There are three times, and mixing them is a mistake: an operator, NTP or a restored machine may set the wall clock back
+or ahead by any amount while the broker runs.
+
+| time | for |
+|---|---|
+| `now_ms` | timestamps: of records, of commits, of what people read |
+| `steady_ms`, `monotonic` | intervals, timeouts and deadlines: sessions, flushes, housekeeping |
+| `settled_ms` | deciding that something is old enough to be deleted, by comparing it with a timestamp |
+"""
+
+import logging
 import time
-from typing import Protocol
+from threading import Lock
+from typing import Final, NamedTuple, Protocol
+
+from barnabas.base.logs import RepeatedWarning
+
+logger = logging.getLogger(__name__)
+
+JUMP_MS: Final = 60_000
+"""A smaller step is what NTP does every day."""
+SETTLING_MS: Final = 3_600_000
+"""How long a jump ahead must last before anything is deleted because of it."""
+_WARNING_SECONDS: Final = 600.0
 
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since 1970, for record timestamps and retention."""
+        """Wall-clock milliseconds since 1970. Two calls may be any time apart, and the second may be earlier."""
+        ...
+
+    def steady_ms(self) -> int:
+        """Milliseconds since some moment that pass evenly, whatever happens to the wall clock."""
+        ...
+
+    def settled_ms(self) -> int:
+        """Wall-clock time that follows a jump ahead only after an hour, so that a wrong clock deletes nothing."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back, for durations and deadlines."""
+        """`steady_ms` in seconds."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -18,12 +48,76 @@ class Clock(Protocol):
         ...
 
 
+class Moment(NamedTuple):
+    """One moment by two clocks."""
+
+    wall_ms: int
+    steady_ms: int
+
+
+def moment_of(clock: Clock) -> Moment:
+    return Moment(clock.now_ms(), clock.steady_ms())
+
+
+class SettledTime:
+    """Tells when the wall clock was set: it has gained or lost against the steady one since the last look.
+
+    A clock set back counts at once, because it only keeps things longer. One set ahead counts when it has stayed there
+    for `SETTLING_MS`; until then time goes on from before. May be asked from any thread.
+    """
+
+    def __init__(self, start: Moment) -> None:
+        self._lock = Lock()
+        self._lead_ms = start.wall_ms - start.steady_ms
+        """By how much the wall clock that counts is ahead of the steady one."""
+        self._doubted_lead_ms = self._lead_ms
+        self._doubted_since_ms: int | None = None
+        self._warning = RepeatedWarning(logger, time.monotonic, _WARNING_SECONDS)
+
+    def at(self, moment: Moment) -> int:
+        with self._lock:
+            return moment.steady_ms + self._settle(moment.wall_ms - moment.steady_ms, moment.steady_ms)
+
+    def _settle(self, lead_ms: int, steady_ms: int) -> int:
+        known_ms = self._lead_ms
+        if lead_ms <= known_ms + JUMP_MS:
+            if lead_ms < known_ms - JUMP_MS:
+                self._warning.warn("the system clock was set back by %d seconds", (known_ms - lead_ms) // 1000)
+            return self._trust(lead_ms)
+        if self._doubted_since_ms is None or abs(lead_ms - self._doubted_lead_ms) > JUMP_MS:
+            self._doubted_since_ms = steady_ms
+            self._warning.warn(
+                "the system clock was set ahead by %d seconds; nothing is deleted for its age before this has lasted "
+                "for %d minutes",
+                (lead_ms - known_ms) // 1000,
+                SETTLING_MS // 60_000,
+            )
+        self._doubted_lead_ms = lead_ms
+        if steady_ms - self._doubted_since_ms >= SETTLING_MS:
+            return self._trust(lead_ms)
+        return known_ms
+
+    def _trust(self, lead_ms: int) -> int:
+        self._doubted_since_ms = None
+        self._lead_ms = lead_ms
+        return lead_ms
+
+
 class SystemClock:
+    def __init__(self) -> None:
+        self._settled = SettledTime(moment_of(self))
+
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
     monotonic = staticmethod(time.monotonic)
     """Called twice for every request, so there is no function of ours around it."""
+
+    def steady_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def settled_ms(self) -> int:
+        return self._settled.at(moment_of(self))
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -33,16 +127,29 @@ class ManualClock:
     """A clock that stands still until it is told to move: for tests and simulation."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
-        self._now_ms = now_ms
+        self._now_ms = self._steady_ms = now_ms
+        self._settled = SettledTime(moment_of(self))
 
     def now_ms(self) -> int:
         return self._now_ms
 
+    def steady_ms(self) -> int:
+        return self._steady_ms
+
+    def settled_ms(self) -> int:
+        return self._settled.at(moment_of(self))
+
     def monotonic(self) -> float:
-        return self._now_ms / 1000
+        return self._steady_ms / 1000
 
     def sleep(self, seconds: float) -> None:
-        self._now_ms += int(seconds * 1000)
+        self.advance(int(seconds * 1000))
 
     def advance(self, milliseconds: int) -> None:
+        """Lets time pass."""
+        self._now_ms += milliseconds
+        self._steady_ms += milliseconds
+
+    def set_ahead(self, milliseconds: int) -> None:
+        """Somebody sets the wall clock ahead; back when negative. No time passes."""
         self._now_ms += milliseconds

@@ -13,6 +13,9 @@ LeaderEpoch: TypeAlias = int
 ProducerId: TypeAlias = int
 ProducerEpoch: TypeAlias = int
 TimestampMs: TypeAlias = int
+"""By the wall clock, which may be set back or ahead."""
+SteadyMs: TypeAlias = int
+"""By the clock that never jumps (`barnabas.base.clock`)."""
 
 NO_EPOCH: LeaderEpoch = -1
 NO_PRODUCER: ProducerId = -1

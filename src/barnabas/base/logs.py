@@ -1,13 +1,16 @@
 """How the process writes its log: lines for people, or one JSON object per line for machines.
 
-    12:31:05.123 INFO    orders-0: truncated to offset 17  topic=orders partition=0        on a terminal
-    2026-05-01T12:31:05.123+02:00 INFO    orders-0: truncated … topic=orders partition=0   text elsewhere
+    12:31:05.123 INFO    orders-0: truncated to offset 17                           on a terminal
+    2026-05-01T12:31:05.123+02:00 INFO    orders-0: truncated to offset 17         text elsewhere
     {"time": "2026-05-01T10:31:05.123Z", "level": "INFO", "logger": "barnabas.storage.log",
      "message": "orders-0: truncated to offset 17", "topic": "orders", "partition": 0}     JSON
 
 Whoever logs uses the standard library's loggers and hands ids over as fields, so that machines need not read prose:
 
-    logger.info("%s: truncated to offset %d", partition, offset, extra=fields(topic=..., partition=...))
+    logger.info("group %s is stable", group_id, extra=fields(group=group_id, generation=7))
+
+A `TopicPartition` among the arguments of a message gives the fields `topic` and `partition` by itself. They are for
+machines: a person has read them in the message.
 
 Each transition is logged once, by the driver that made it; an error once, where it is handled. What may come in floods
 goes through a `RepeatedWarning`.
@@ -27,6 +30,8 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final, TextIO
 
+from barnabas.base.ids import TopicPartition
+
 _FIXED_KEYS: Final = ("time", "level", "logger", "message", "exception")
 _FIELDS: Final = "barnabas_fields"
 _RECORD_ATTRIBUTES: Final = frozenset({*vars(logging.makeLogRecord({})), "asctime", "message", "taskName", _FIELDS})
@@ -42,6 +47,18 @@ _COLOUR_END: Final = "\x1b[0m"
 class LogFormat(Enum):
     TEXT = "text"
     JSON = "json"
+
+
+class LogLevel(Enum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+    @property
+    def number(self) -> int:
+        """As the standard library counts."""
+        return int(getattr(logging, self.name))
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
@@ -71,6 +88,15 @@ def fields(**values: object) -> dict[str, object]:
     """Ids for `extra=`. They travel under one name: `extra` itself refuses names such as `name` and `module`."""
     assert values.keys().isdisjoint(_FIXED_KEYS), f"{_FIXED_KEYS} are taken"
     return {_FIELDS: values}
+
+
+def _partition_in(record: logging.LogRecord) -> Mapping[str, object]:
+    """The partition that a message is about: the first one among its arguments."""
+    if isinstance(record.args, tuple):
+        for argument in record.args:
+            if isinstance(argument, TopicPartition):
+                return argument._asdict()
+    return {}
 
 
 def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
@@ -119,7 +145,7 @@ class JsonFormatter(logging.Formatter):
         trace = _trace_of(self, record)
         if trace:
             line["exception"] = trace
-        for name, value in fields_of(record).items():
+        for name, value in (*fields_of(record).items(), *_partition_in(record).items()):
             line.setdefault(name, value)
         return json.dumps(line, default=str)
 

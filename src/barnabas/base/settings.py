@@ -121,14 +121,17 @@ class Between:
 
 
 @dataclass(frozen=True, slots=True)
-class NegativeOrAtLeastOne:
-    """A limit that any negative number lifts, and that zero would make senseless."""
+class NegativeOrAtLeast:
+    """A limit that any negative number lifts, and that zero and the like would make senseless."""
+
+    low: int = 1
 
     def allows(self, value: SettingValue) -> bool:
-        return value != 0
+        assert isinstance(value, int | float), "only numbers have a range"
+        return value < 0 or value >= self.low
 
     def describe(self, unit: Unit) -> str:
-        return "at least 1, or negative for no limit"
+        return f"at least {with_unit(self.low, unit)}, or negative for no limit"
 
 
 @dataclass(frozen=True, slots=True)

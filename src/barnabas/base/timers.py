@@ -139,7 +139,7 @@ class LoopTimers:
 
     def now_ms(self) -> int:
         """The wheel's time, which never goes back."""
-        return int(self._clock.monotonic() * 1000)
+        return self._clock.steady_ms()
 
     def start(self, timer: Timer, delay_ms: int) -> None:
         """Sets the timer, or moves it if it is set."""

@@ -350,7 +350,7 @@ class Broker:
         try:
             while True:
                 await asyncio.sleep(HOUSEKEEPING_SECONDS)
-                for work in self.logs.due_work(self._parts.clock.now_ms()):
+                for work in self.logs.due_work(self._parts.clock.steady_ms()):
                     task = asyncio.create_task(perform(work, executor))
                     running.add(task)
                     task.add_done_callback(running.discard)

@@ -1,17 +1,20 @@
 """Topics that are made because somebody asked for them.
 
 The client that asked is told that there is no such topic, as Kafka does, and asks again a moment later; the topic is
-made meanwhile. Each name is made once at a time, however many ask. What cannot be made is said in the log, once for
-each try.
+created meanwhile. Each name is created once at a time, however many ask. The log says who asked for it first; what
+cannot be created is said every ten seconds at most, because clients keep asking.
 
 Owner: the broker's event loop. `stop` ends what is under way.
 """
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.logs import RepeatedWarning, fields
+from barnabas.broker.audit import partitions_text
 from barnabas.metadata.image import INTERNAL_TOPICS, ClusterImage
 from barnabas.metadata.topics import TopicWriter
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -22,29 +25,44 @@ _TOGETHER_MAX: Final = 100
 """Whoever asks for more has to ask again."""
 
 
+class AskedTopic(NamedTuple):
+    name: str
+    partition_count: int
+    replication_factor: int
+    asked_by: Mapping[str, object]
+    """The fields of a log line that say who asked."""
+
+
 class AutoCreation:
     def __init__(self, topics: TopicWriter) -> None:
         self._topics = topics
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._refusals = RepeatedWarning(logger, asyncio.get_running_loop().time)
 
-    def begin(self, image: ClusterImage, name: str, partition_count: int, replication_factor: int) -> None:
+    def begin(self, image: ClusterImage, topic: AskedTopic) -> None:
         """Internal topics are left to their coordinators."""
+        name = topic.name
         if name in self._tasks or name in INTERNAL_TOPICS or len(self._tasks) >= _TOGETHER_MAX:
             return
-        task = asyncio.get_running_loop().create_task(self._create(image, name, partition_count, replication_factor))
+        task = asyncio.get_running_loop().create_task(self._create(image, topic))
         self._tasks[name] = task
         task.add_done_callback(lambda _: self._tasks.pop(name, None))
 
-    async def _create(self, image: ClusterImage, name: str, partition_count: int, replication_factor: int) -> None:
+    async def _create(self, image: ClusterImage, topic: AskedTopic) -> None:
+        name, partition_count, replication_factor, asked_by = topic
         try:
             await self._topics.create(self._topics.plan(image, name, partition_count, replication_factor))
-        except KafkaError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                logger.warning("topic %s was asked for and cannot be made: %s", name, error)
         except BarnabasError as error:
-            logger.error("topic %s was asked for and could not be made: %s", name, error)
+            if not (isinstance(error, KafkaError) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
+                message = "cannot create topic '%s', which a client asked for: %s"
+                self._refusals.warn(message, name, error, topic=name, **asked_by)
         else:
-            logger.info("topic %s was asked for and made, with %d partitions", name, partition_count)
+            logger.info(
+                "created topic '%s' with %s, because a client asked for it",
+                name,
+                partitions_text(partition_count),
+                extra=fields(topic=name, partitions=partition_count, **asked_by),
+            )
 
     async def stop(self) -> None:
         tasks = list(self._tasks.values())

@@ -24,7 +24,7 @@ from random import Random
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from barnabas.base.ids import LeaderEpoch, Offset, TimestampMs
+from barnabas.base.ids import LeaderEpoch, Offset, SteadyMs
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 NO_SESSION: Final = 0
@@ -74,7 +74,7 @@ Partitions: TypeAlias = "OrderedDict[PartitionKey, SessionPartition]"
 class FetchSession:
     __slots__ = ("created_ms", "epoch", "id", "partitions", "used_ms", "uses_topic_ids")
 
-    def __init__(self, session_id: int, partitions: Partitions, uses_topic_ids: bool, now_ms: TimestampMs) -> None:
+    def __init__(self, session_id: int, partitions: Partitions, uses_topic_ids: bool, now_ms: SteadyMs) -> None:
         self.id = session_id
         self.epoch = 1
         self.partitions = partitions
@@ -128,7 +128,7 @@ class FetchSessions:
         forgotten: Iterable[PartitionKey],
         *,
         uses_topic_ids: bool,
-        now_ms: TimestampMs,
+        now_ms: SteadyMs,
     ) -> FetchPlan:
         """What to answer; raises `KafkaError` when the request does not fit its session."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -146,7 +146,7 @@ class FetchSessions:
         return FetchPlan(session.partitions, session_id, is_incremental=True)
 
     def advance_sole(
-        self, session_id: int, epoch: int, key: PartitionKey, wanted: Wanted, uses_topic_ids: bool, now_ms: TimestampMs
+        self, session_id: int, epoch: int, key: PartitionKey, wanted: Wanted, uses_topic_ids: bool, now_ms: SteadyMs
     ) -> SessionPartition | None:
         """Of an incremental request that names its session's only partition; None, and no change, if it is not so."""
         session = self._sessions.get(session_id)
@@ -159,7 +159,7 @@ class FetchSessions:
         self._advance(session, now_ms)
         return partition
 
-    def _advance(self, session: FetchSession, now_ms: TimestampMs) -> None:
+    def _advance(self, session: FetchSession, now_ms: SteadyMs) -> None:
         session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1
         session.used_ms = now_ms
         self._sessions.move_to_end(session.id)
@@ -177,7 +177,7 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, f"session {session_id} names topics another way")
         return session
 
-    def _open(self, partitions: Partitions, uses_topic_ids: bool, now_ms: TimestampMs) -> int:
+    def _open(self, partitions: Partitions, uses_topic_ids: bool, now_ms: SteadyMs) -> int:
         """The new session's id, or `NO_SESSION` when there is no room."""
         if len(self._sessions) >= self._slots_max and not self._make_room(len(partitions), now_ms):
             return NO_SESSION
@@ -187,7 +187,7 @@ class FetchSessions:
         self._sessions[session_id] = FetchSession(session_id, partitions, uses_topic_ids, now_ms)
         return session_id
 
-    def _make_room(self, partition_count: int, now_ms: TimestampMs) -> bool:
+    def _make_room(self, partition_count: int, now_ms: SteadyMs) -> bool:
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False

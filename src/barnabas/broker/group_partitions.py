@@ -9,6 +9,7 @@ from barnabas.base.ids import Offset
 from barnabas.groups.partitions import WhenFailed
 from barnabas.replication.partition import Partition
 from barnabas.replication.tick import AppendTick
+from barnabas.storage.producer_state import Origin
 
 
 class ServedLeadership:
@@ -63,7 +64,7 @@ class ServedLeadership:
     def append(self, batch: bytearray, when_failed: WhenFailed) -> Offset:
         partition = self._partition
         partition.check_in_sync()
-        last_offset = partition.append(batch).last_offset
+        last_offset = partition.append(batch, Origin.COORDINATOR).last_offset
 
         def when_appended(error: DiskFailed | None) -> None:
             if error is not None:

@@ -14,19 +14,37 @@ Owner: the broker's event loop. `stop` ends what is under way.
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Final
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, InvalidSetting
+from barnabas.base.logs import fields
 from barnabas.broker.settings import BrokerConfig
 from barnabas.groups.history import HISTORY_TOPIC
 from barnabas.groups.partitions import OFFSETS_TOPIC
 from barnabas.metadata.topics import TopicPlan, TopicWriter
 from barnabas.replication.replicas import Replicas
+from barnabas.storage.settings import LogConfig
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
 _SERVED_SECONDS_MAX: Final = 5.0
+_POLICY: Final = "cleanup.policy"
+_COMPACTED: Final = {_POLICY: "compact"}
+
+
+def internal_defaults(name: str) -> Mapping[str, str]:
+    """Settings that a topic of this name cannot be without."""
+    return _COMPACTED if name == OFFSETS_TOPIC else {}
+
+
+def check_internal_config(name: str, config: LogConfig) -> None:
+    """Refuses settings with which groups would lose what they have committed."""
+    if name == OFFSETS_TOPIC and (config.is_deleted or not config.is_compacted):
+        raise InvalidSetting(
+            f"{_POLICY} of {OFFSETS_TOPIC} must be compact: with any other, groups lose their committed offsets"
+        )
 
 
 class InternalTopics:
@@ -65,31 +83,31 @@ class InternalTopics:
             self._say(name, str(error))
             return
         self._refusals.pop(name, None)
-        logger.info("topic %s is made", name)
+        logger.info("created topic '%s' for the broker's own use", name, extra=fields(topic=name))
         try:
             async with asyncio.timeout(_SERVED_SECONDS_MAX):
                 await self._replicas.wait_for(lambda image: name in image.topics)
         except TimeoutError:
-            logger.warning("topic %s is written, and not yet in use here", name)
+            logger.warning("topic '%s' is written, and not yet in use here", name, extra=fields(topic=name))
 
     def _say(self, name: str, reason: str) -> None:
         """Clients keep asking: each reason is said once."""
         if self._refusals.get(name) != reason:
             self._refusals[name] = reason
-            logger.warning("topic %s cannot be made yet: %s", name, reason)
+            logger.warning("cannot create topic '%s' yet: %s", name, reason, extra=fields(topic=name))
 
     def _plan(self, name: str) -> TopicPlan:
         config, image = self._config, self._replicas.image
         replica_count = config.offsets_topic_replication_factor
         if name == OFFSETS_TOPIC:
             configs = {
-                "cleanup.policy": "compact",
+                **_COMPACTED,
                 "compression.type": "producer",
                 "segment.bytes": str(config.offsets_topic_segment_bytes),
             }
             return self._topics.plan(image, name, config.offsets_topic_num_partitions, replica_count, configs)
         assert name == HISTORY_TOPIC, f"{name} is no internal topic of ours"
-        configs = {"cleanup.policy": "compact", "compression.type": "producer"}
+        configs = {**_COMPACTED, "compression.type": "producer"}
         return self._topics.plan(image, name, 1, min(replica_count, max(1, len(image.brokers))), configs)
 
     async def stop(self) -> None:

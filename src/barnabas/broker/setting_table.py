@@ -16,6 +16,7 @@ from barnabas.base.settings import (
     Between,
     Dynamic,
     ListOf,
+    NegativeOrAtLeast,
     Setting,
     SettingTable,
     SettingType,
@@ -23,7 +24,7 @@ from barnabas.base.settings import (
     Unit,
     Validator,
 )
-from barnabas.storage.setting_tables import LOG_SETTINGS
+from barnabas.storage.setting_tables import LOG_SETTINGS, THREADS
 
 BOOLEAN, INT, SHORT, LONG = SettingType.BOOLEAN, SettingType.INT, SettingType.SHORT, SettingType.LONG
 STRING, LIST = SettingType.STRING, SettingType.LIST
@@ -32,7 +33,7 @@ IDENTITY: Final = "Identity"
 LISTENERS: Final = "Listeners"
 CONNECTIONS: Final = "Connections and requests"
 TOPICS: Final = "Topics"
-THREADS: Final = "Threads"
+THREADS_GROUP: Final = "Threads"
 GROUPS: Final = "Consumer groups"
 SECURITY: Final = "Access control"
 
@@ -42,6 +43,11 @@ _MIB: Final = 1 << 20
 _MINUTE_MS: Final = 60_000
 _AT_LEAST_0: Final = Between(0)
 _AT_LEAST_1: Final = Between(1)
+_REQUEST_BYTES_MIN: Final = 512
+"""Smaller, and no client could ask for anything."""
+_IDLE_MS_MIN: Final = 1000
+PARTITIONS_TOGETHER_MAX: Final = 10_000
+"""Of one topic when it is created: what Kafka's controller makes at a time."""
 _ADDRESSES: Final = ListOf(
     re.compile(r"[A-Za-z0-9_.-]+://.*:\d+"), "a comma-separated list of NAME://HOST:PORT", may_be_empty=False
 )
@@ -122,18 +128,20 @@ BROKER_SETTINGS: Final = SettingTable("broker", (
     _broker(LISTENERS, "metrics.listen", STRING, None, HostAndPort(),
             "Where to serve `/metrics` and `/healthz` over HTTP, without a login. No host means every interface, "
             "port 0 a free one. Barnabas's own."),
-    _broker(CONNECTIONS, "socket.request.max.bytes", INT, 100 * _MIB, _AT_LEAST_1,
+    _broker(CONNECTIONS, "socket.request.max.bytes", INT, 100 * _MIB, Between(_REQUEST_BYTES_MIN),
             "A larger request is refused by closing its connection, before memory is taken for it."),
     _broker(CONNECTIONS, "queued.max.request.bytes", LONG, -1, None,
             "Memory for requests that are being read or worked on, of all connections together; beyond it they wait "
-            "in their sockets. Zero or less sets no limit."),
+            "in their sockets. Zero or less sets no limit; otherwise at least `socket.request.max.bytes`."),
     _broker(CONNECTIONS, "max.connections", INT, _INT_MAX, _AT_LEAST_0,
-            "Connections at the same time; who comes later is closed at once.", Dynamic.YES),
+            "Connections at the same time; who comes later is closed at once. A client cannot set 0, which would "
+            "shut out everybody.", Dynamic.YES),
     _broker(CONNECTIONS, "max.connections.per.ip", INT, _INT_MAX, _AT_LEAST_0,
-            "Connections at the same time from one address.", Dynamic.YES),
+            "Connections at the same time from one address. 0 needs `max.connections.per.ip.overrides`, and a client "
+            "can set it only when these let its own address in.", Dynamic.YES),
     _broker(CONNECTIONS, "max.connections.per.ip.overrides", STRING, "", PairsWithNumber(),
             "Other limits for single addresses: `10.0.0.1:200,10.0.0.2:5`.", Dynamic.YES),
-    _broker(CONNECTIONS, "connections.max.idle.ms", LONG, 10 * _MINUTE_MS, None,
+    _broker(CONNECTIONS, "connections.max.idle.ms", LONG, 10 * _MINUTE_MS, NegativeOrAtLeast(_IDLE_MS_MIN),
             "A connection on which nothing happens for this long is closed; a negative number keeps it open."),
     _broker(CONNECTIONS, "socket.send.buffer.bytes", INT, -1, Between(1, also=(-1,)),
             "The size of a connection's send buffer in the kernel; -1 leaves it to the operating system. (Kafka's "
@@ -158,32 +166,32 @@ BROKER_SETTINGS: Final = SettingTable("broker", (
             "too: switch it off where topics are made on purpose."),
     _broker(TOPICS, "delete.topic.enable", BOOLEAN, True, None,
             "Whether clients may delete topics."),
-    _broker(TOPICS, "num.partitions", INT, 1, _AT_LEAST_1,
+    _broker(TOPICS, "num.partitions", INT, 1, Between(1, PARTITIONS_TOGETHER_MAX),
             "Partitions of a topic that is made without saying how many."),
     _broker(TOPICS, "default.replication.factor", INT, 1, _AT_LEAST_1,
             "Replicas of a topic that is made without saying how many."),
-    _broker(THREADS, "background.threads", INT, 10, _AT_LEAST_1,
+    _broker(THREADS_GROUP, "background.threads", INT, 10, THREADS,
             "Threads for work that may block: files that are made, flushed and removed, reads of cold data."),
-    _broker(THREADS, "num.io.threads", INT, 8, _AT_LEAST_1,
+    _broker(THREADS_GROUP, "num.io.threads", INT, 8, _AT_LEAST_1,
             "Accepted for Kafka's configuration files: one event loop serves all requests."),
-    _broker(THREADS, "num.network.threads", INT, 3, _AT_LEAST_1,
+    _broker(THREADS_GROUP, "num.network.threads", INT, 3, _AT_LEAST_1,
             "Accepted for Kafka's configuration files: one event loop serves all connections."),
-    _broker(GROUPS, "group.initial.rebalance.delay.ms", INT, 3000, None,
+    _broker(GROUPS, "group.initial.rebalance.delay.ms", INT, 3000, _AT_LEAST_0,
             "How long a new group waits for more members before its first assignment, and again for each that comes "
             "meanwhile. `barnabas up` and `barnabas.testing` set 0, as Kafka's example configuration does."),
-    _broker(GROUPS, "group.min.session.timeout.ms", INT, 6000, None,
-            "The shortest session that a member may ask for."),
-    _broker(GROUPS, "group.max.session.timeout.ms", INT, 30 * _MINUTE_MS, None,
+    _broker(GROUPS, "group.min.session.timeout.ms", INT, 6000, _AT_LEAST_0,
+            "The shortest session that a member may ask for; at most `group.max.session.timeout.ms`."),
+    _broker(GROUPS, "group.max.session.timeout.ms", INT, 30 * _MINUTE_MS, _AT_LEAST_1,
             "The longest session that a member may ask for."),
     _broker(GROUPS, "group.max.size", INT, _INT_MAX, _AT_LEAST_1,
             "Members of a group; who comes later is refused."),
-    _broker(GROUPS, "offsets.topic.num.partitions", INT, 50, _AT_LEAST_1,
+    _broker(GROUPS, "offsets.topic.num.partitions", INT, 50, Between(1, PARTITIONS_TOGETHER_MAX),
             "Partitions of `__consumer_offsets` when it is made. A group belongs to one of them, by its name, so "
             "that their number must not be changed afterwards."),
     _broker(GROUPS, "offsets.topic.replication.factor", SHORT, 3, _AT_LEAST_1,
             "Replicas of `__consumer_offsets` when it is made: it is not made, and there are no groups, before so many "
             "brokers are there. `barnabas up` and `barnabas.testing` set 1 for their one broker."),
-    _broker(GROUPS, "offsets.topic.segment.bytes", INT, 100 * _MIB, _AT_LEAST_1,
+    _broker(GROUPS, "offsets.topic.segment.bytes", INT, 100 * _MIB, Between(_MIB),
             "Segment size of `__consumer_offsets` when it is made: small, so that it is compacted early, loads soon."),
     _broker(GROUPS, "offsets.topic.compression.codec", INT, 0, Between(0, 4),
             "Codec of the batches in `__consumer_offsets`: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."),
@@ -196,8 +204,8 @@ BROKER_SETTINGS: Final = SettingTable("broker", (
             "How long a change of a group waits for all replicas before its client is told to try again."),
     _broker(GROUPS, "offsets.load.buffer.size", INT, 5 * _MIB, _AT_LEAST_1,
             "Bytes that are read at a time when the groups of a partition are loaded; a larger batch comes whole."),
-    _broker(GROUPS, "offset.metadata.max.bytes", INT, 4096, None,
-            "The largest note that a consumer may leave with an offset."),
+    _broker(GROUPS, "offset.metadata.max.bytes", INT, 4096, _AT_LEAST_0,
+            "The largest note that a consumer may leave with an offset; never more than 32767."),
     _broker(SECURITY, "authorizer.class.name", STRING, "", None,
             "Access control lists. Everybody may do everything.", unsupported="access control"),
 ))

@@ -9,10 +9,13 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from dataclasses import fields as fields_of_class
 from typing import Any, Final, NamedTuple, cast
 
 from barnabas.base.errors import InvalidSetting
+from barnabas.base.logs import fields
 from barnabas.base.settings import SettingValue
 from barnabas.broker.setting_table import BROKER_SETTINGS, PORT_MAX, SERVER_SETTINGS, HostAndPort, missing_feature
 from barnabas.metadata.image import ClusterImage
@@ -27,6 +30,7 @@ logger = logging.getLogger(__name__)
 PLAINTEXT: Final = "PLAINTEXT"
 
 _ADDRESS: Final = re.compile(r"(?P<name>[^:/]+)://(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:/]*)):(?P<port>\d{1,5})")
+CONNECTION_LIMITS: Final = frozenset({"max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides"})
 _NO_TEXTS: Final[Mapping[str, str]] = {}
 
 
@@ -108,12 +112,31 @@ class BrokerConfig:
         own = {name: text for name, text in texts.items() if name in BROKER_SETTINGS}
         values: dict[str, Any] = {**BROKER_SETTINGS.defaults(), **BROKER_SETTINGS.parse(own)}
         changes = {field_name(name): value for name, value in values.items()}
-        plain = {field.name: changes[field.name] for field in fields(cls)}
+        plain = {field.name: changes[field.name] for field in fields_of_class(cls)}
         plain["node_id"] = _node_id(values["node.id"], values["broker.id"])
         plain["listeners"] = _listener_specs(values)
         plain["metrics_listen"] = _listen_address(values["metrics.listen"])
         plain["max_connections_per_ip_overrides"] = _limits(values["max.connections.per.ip.overrides"])
-        return cls(**plain)
+        config = cls(**plain)
+        config._check_together()
+        return config
+
+    def _check_together(self) -> None:
+        if 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
+            raise InvalidSetting(
+                f"queued.max.request.bytes={self.queued_max_request_bytes} must not be less than"
+                f" socket.request.max.bytes={self.socket_request_max_bytes}"
+            )
+        if self.max_connections_per_ip == 0 and not any(self.max_connections_per_ip_overrides.values()):
+            raise InvalidSetting(
+                "max.connections.per.ip=0 would shut out everybody; max.connections.per.ip.overrides must name who may"
+                " connect"
+            )
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise InvalidSetting(
+                f"group.min.session.timeout.ms={self.group_min_session_timeout_ms} must not be more than"
+                f" group.max.session.timeout.ms={self.group_max_session_timeout_ms}"
+            )
 
     def server_options(self) -> ServerOptions:
         return ServerOptions(
@@ -139,7 +162,7 @@ class BrokerSettings:
             SERVER_SETTINGS[name]
         self.texts = dict(texts)
         self.config = BrokerConfig.from_settings(self.texts)
-        self.log_manager_config = LogManagerConfig.from_settings(_log_texts(self.texts))
+        self.log_manager_config = self._log_manager_config(self.texts)
         self._static_defaults = LogConfig.broker_defaults(_log_texts(self.texts))
         self._defaults_of: tuple[Mapping[int | None, Mapping[str, str]], LogConfig] = ({}, self._static_defaults)
 
@@ -151,19 +174,38 @@ class BrokerSettings:
         return texts
 
     def current_config(self, image: ClusterImage, broker_id: int) -> BrokerConfig:
-        return BrokerConfig.from_settings(self.current(image, broker_id))
+        try:
+            return BrokerConfig.from_settings(self.current(image, broker_id))
+        except InvalidSetting as error:
+            logger.error("the changed settings of the broker cannot be used together: %s", error)
+            return self.config
 
     def current_log_manager_config(self, image: ClusterImage, broker_id: int) -> LogManagerConfig:
-        return LogManagerConfig.from_settings(_log_texts(self.current(image, broker_id)))
+        try:
+            return self._log_manager_config(self.current(image, broker_id))
+        except InvalidSetting as error:
+            logger.error("the changed settings of the broker's logs cannot be used together: %s", error)
+            return self.log_manager_config
+
+    def _log_manager_config(self, texts: Mapping[str, str]) -> LogManagerConfig:
+        config = LogManagerConfig.from_settings(_log_texts(texts))
+        # A pass takes minutes, and the same threads flush, create and delete.
+        threads_max = max(1, self.config.background_threads // 2)
+        return replace(config, log_cleaner_threads=min(config.log_cleaner_threads, threads_max))
 
     def log_config(self, image: ClusterImage, broker_id: int, topic: str) -> LogConfig:
         """The settings of a topic's logs on this broker."""
         defaults = self.topic_defaults(image, broker_id)
+        texts = image.configs_of_topic(topic)
         try:
-            return defaults.with_topic_settings(image.configs_of_topic(topic))
+            return defaults.with_topic_settings(texts)
         except InvalidSetting as error:
-            logger.error("topic %s has settings that cannot be used, and gets the defaults: %s", topic, error)
-            return defaults
+            logger.error("topic %s has settings that cannot be used: %s", topic, error, extra=fields(topic=topic))
+        config = defaults
+        for name, text in texts.items():  # the others count, each of them: cleanup.policy decides what is deleted
+            with suppress(InvalidSetting):
+                config = config.with_topic_settings({name: text})
+        return config
 
     def topic_defaults(self, image: ClusterImage, broker_id: int) -> LogConfig:
         """What a topic without settings has on this broker."""
@@ -179,6 +221,14 @@ class BrokerSettings:
         except InvalidSetting as error:
             logger.error("the changed settings of the broker cannot be used together: %s", error)
             return self._static_defaults
+
+
+def connections_max_from(host: str, texts: Mapping[str, str]) -> int:
+    """How many connections these settings allow from an address."""
+    values: dict[str, Any] = BROKER_SETTINGS.defaults()
+    values |= BROKER_SETTINGS.parse({name: text for name, text in texts.items() if name in CONNECTION_LIMITS})
+    overrides = _limits(values["max.connections.per.ip.overrides"])
+    return int(min(values["max.connections"], overrides.get(host, values["max.connections.per.ip"])))
 
 
 def check_together(texts: Mapping[str, str]) -> None:

@@ -1,5 +1,11 @@
-"""`barnabas config`: reads and changes the settings of topics and brokers while they run."""
+"""`barnabas config`: reads and changes the settings of topics and brokers while they run.
 
+With `--data-dir`, `get` and `unset` work on what is stored of a broker that does not run (`stored_configs`): the way
+back from a setting that keeps everybody out.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,6 +36,14 @@ BrokerOption = Annotated[
 AllBrokersOption = Annotated[
     bool, typer.Option("--all-brokers", help="Of all brokers: what is set dynamically for the whole cluster.")
 ]
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Work on the data directory of a broker that does not run, on what was changed while it ran.",
+        show_default=False,
+    ),
+]
 
 
 @app.command()
@@ -43,6 +57,7 @@ def get(
     all_brokers: AllBrokersOption = False,
     everything: Annotated[bool, typer.Option("--all", help="Show also what has its default.")] = False,
     as_json: AsJson = False,
+    data_dir: DataDirOption = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Show settings of a topic or a broker.
@@ -53,6 +68,10 @@ def get(
     """
     from barnabas.cli.output import remark, say_json, say_table
     from barnabas.client.configs import describe_configs
+
+    if data_dir is not None:
+        _show_stored(data_dir, _chooser(topic, broker, all_brokers), names or (), as_json)
+        return
 
     async def work(cluster: "Cluster") -> "list[ConfigEntry]":
         return await describe_configs(cluster, _resource(topic, broker, all_brokers), names or None)
@@ -124,14 +143,31 @@ def unset(
     topic: TopicOption = None,
     broker: BrokerOption = None,
     all_brokers: AllBrokersOption = False,
+    data_dir: DataDirOption = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Give settings their defaults again.
+
+    When a setting keeps everybody out, stop the broker and use --data-dir.
 
     Example: barnabas config unset --topic orders retention.ms
     """
     from barnabas.cli.output import plural, say
     from barnabas.client.configs import alter_configs
+
+    if data_dir is not None:
+        from barnabas.cli.stored_configs import unset_stored
+
+        found = unset_stored(data_dir, _chooser(topic, broker, all_brokers), names)
+        for stored_resource, name in found:
+            say(f"{name} of {stored_resource} unset")
+        missing = [name for name in names if name not in {one for _, one in found}]
+        if missing:
+            raise CommandFailed(
+                f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set there; see 'barnabas config get"
+                " --data-dir'"
+            )
+        return
 
     async def work(cluster: "Cluster") -> None:
         await alter_configs(cluster, _resource(topic, broker, all_brokers), unset_names=names)
@@ -139,6 +175,36 @@ def unset(
     with_cluster(bootstrap, work)
     resource = _resource(topic, broker, all_brokers)
     say(f"{plural(len(names), 'setting')} of {resource} unset")
+
+
+def _chooser(topic: str | None, broker: int | None, all_brokers: bool) -> "Callable[[Resource], bool]":
+    """Whose stored settings are meant: without an option those of every broker, own and shared ones."""
+    from barnabas.client.configs import ResourceType
+
+    if topic is None and broker is None and not all_brokers:
+        return lambda resource: resource.kind is ResourceType.BROKER
+    wanted = _resource(topic, broker, all_brokers)
+    return lambda resource: resource == wanted
+
+
+def _show_stored(data_dir: Path, is_meant: "Callable[[Resource], bool]", names: Sequence[str], as_json: bool) -> None:
+    from barnabas.cli.output import remark, say_json, say_table
+    from barnabas.cli.stored_configs import stored_configs
+
+    rows = [
+        (name, value, str(resource))
+        for resource, configs in stored_configs(data_dir).items()
+        if is_meant(resource)
+        for name, value in sorted(configs.items())
+        if not names or name in names
+    ]
+    if as_json:
+        for name, value, owner in rows:
+            say_json({"name": name, "value": value, "of": owner})
+    elif rows:
+        say_table(("name", "value", "of"), rows)
+    else:
+        remark("nothing was changed while the broker ran")
 
 
 def _resource(topic: str | None, broker: int | None, all_brokers: bool) -> "Resource":

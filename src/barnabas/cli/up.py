@@ -25,7 +25,7 @@ import typer
 import barnabas
 from barnabas.base.addresses import bracket_hint
 from barnabas.base.errors import InvalidSetting
-from barnabas.base.logs import LogFormat, configure_logging, fields
+from barnabas.base.logs import LogFormat, LogLevel, configure_logging, fields
 from barnabas.cli import completion
 from barnabas.cli.output import human_bytes, plural, say
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, CommandFailed, parse_assignments
@@ -84,13 +84,16 @@ def up(
         ),
     ] = None,
     log_format: Annotated[LogFormat, typer.Option(help="How the log is written.")] = LogFormat.TEXT,
+    log_level: Annotated[
+        LogLevel, typer.Option(help="What is logged: this, and what is more serious.", case_sensitive=False)
+    ] = LogLevel.INFO,
 ) -> None:
     """Run a broker until Ctrl-C.
 
     Example: barnabas up --data-dir /var/lib/barnabas --set num.partitions=3
     """
-    level = min(logging.INFO, logging.getLogger().level or logging.INFO)  # `barnabas --debug` has set it lower
-    configure_logging(log_format, level, sys.stderr)
+    is_debugged = logging.getLogger().level == logging.DEBUG  # by `barnabas --debug`
+    configure_logging(log_format, logging.DEBUG if is_debugged else log_level.number, sys.stderr)
     given = parse_assignments(settings or [], "--set")
     broker_settings = with_metrics(make_settings(listen, data_dir, given, config), metrics_listen, metrics_port)
     import uvloop
@@ -217,7 +220,7 @@ def _spare_the_collector() -> None:
 
 
 def _announce(broker: "Broker", log_format: LogFormat) -> None:
-    """One line that it is ready, and what to try next; to a machine only the first, as a line of the log."""
+    """One line that it is ready, for JSON in the log. What to try next is for a person at a terminal."""
     directories = ", ".join(broker.settings.log_manager_config.log_dirs)
     ready = f"Barnabas {barnabas.__version__} is ready on {broker.bootstrap}"
     metrics = "" if broker.metrics_port is None else f", metrics on port {broker.metrics_port}"
@@ -225,12 +228,14 @@ def _announce(broker: "Broker", log_format: LogFormat) -> None:
         ids = fields(bootstrap=broker.bootstrap, data=directories, metrics_port=broker.metrics_port)
         logger.info("%s", ready, extra=ids)
         return
-    where = "" if broker.bootstrap == DEFAULT_BOOTSTRAP else f" -b {broker.bootstrap}"
-    say(f"{ready}; data in {directories}{metrics}; Ctrl-C stops it.")
-    say("Try in another terminal:")
-    say(f"  barnabas topic create{where} orders")
-    say(f"  echo 'two coffees' | barnabas produce{where} orders")
-    say(f"  barnabas consume{where} orders --from beginning")
+    is_terminal = sys.stdout.isatty()
+    say(f"{ready}; data in {directories}{metrics}{'; Ctrl-C stops it.' if is_terminal else ''}")
+    if is_terminal:
+        where = "" if broker.bootstrap == DEFAULT_BOOTSTRAP else f" -b {broker.bootstrap}"
+        say("Try in another terminal:")
+        say(f"  barnabas topic create{where} orders")
+        say(f"  echo 'two coffees' | barnabas produce{where} orders")
+        say(f"  barnabas consume{where} orders --from beginning")
     sys.stdout.flush()
 
 

@@ -2,9 +2,11 @@
 
 Pure. One `RebalanceAccount` belongs to one rebalance of one group, from the moment that its members must join again to
 the moment that they have their assignment, that nobody is left, or that the next rebalance begins. It is bounded: of
-many members and causes the first few are kept and the rest is counted.
+many members and causes the first few are kept and the rest is counted. Its moments are as far apart as they were, even
+when the wall clock is set meanwhile.
 """
 
+from barnabas.base.clock import Moment
 from barnabas.groups.effects import CAUSES_MAX, MEMBERS_MAX, Cause, MemberRef, Outcome, RebalanceCompleted
 
 
@@ -20,12 +22,12 @@ class RebalanceAccount:
         "_last_synced",
         "_left",
         "_members_before",
-        "_started_at_ms",
+        "_started",
     )
 
-    def __init__(self, group_id: str, started_at_ms: int, generation: int, members_before: int) -> None:
+    def __init__(self, group_id: str, started: Moment, generation: int, members_before: int) -> None:
         self._group_id = group_id
-        self._started_at_ms = started_at_ms
+        self._started = started
         self._generation_before = generation
         self._members_before = members_before
         self._causes: list[Cause] = []
@@ -60,13 +62,16 @@ class RebalanceAccount:
     def last_joined(self) -> MemberRef | None:
         return self._last_joined
 
-    def join_ended(self, at_ms: int) -> None:
-        self._join_ended_at_ms = at_ms
+    def join_ended(self, now: Moment) -> None:
+        self._join_ended_at_ms = self._wall_ms(now)
+
+    def _wall_ms(self, now: Moment) -> int:
+        return self._started.wall_ms + now.steady_ms - self._started.steady_ms
 
     def ended(
         self,
         outcome: Outcome,
-        at_ms: int,
+        now: Moment,
         generation: int,
         members_after: int,
         leader: MemberRef | None,
@@ -74,9 +79,9 @@ class RebalanceAccount:
     ) -> RebalanceCompleted:
         return RebalanceCompleted(
             group_id=self._group_id,
-            started_at_ms=self._started_at_ms,
+            started_at_ms=self._started.wall_ms,
             join_ended_at_ms=self._join_ended_at_ms,
-            completed_at_ms=at_ms,
+            completed_at_ms=self._wall_ms(now),
             outcome=outcome,
             generation_before=self._generation_before,
             generation_after=generation,

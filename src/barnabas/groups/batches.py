@@ -14,10 +14,12 @@ from barnabas.records.batch import CRC_START, HEADER_BYTES, MAGIC, PREFIX_BYTES,
 from barnabas.records.builder import encode_varint
 from barnabas.records.checksum import compute_crc
 from barnabas.records.compression import compress
+from barnabas.wire.errors import ErrorCode, KafkaError
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 """As `barnabas.records.batch` describes it."""
 _NO_PRODUCER_EPOCH: Final = -1
+_ANY_SIZE: Final = 2**31 - 1
 _VARINTS: Final = tuple(encode_varint(number) for number in range(1024))
 _NULL: Final = encode_varint(-1)
 _NO_HEADERS: Final = b"\0"
@@ -29,8 +31,14 @@ def _varint(number: int) -> bytes:
     return _VARINTS[number] if number < 1024 else encode_varint(number)
 
 
-def build_batch(records: Iterable[DurableRecord], timestamp_ms: int, codec: Codec = Codec.NONE) -> bytearray:
-    """One batch of these records, in order."""
+def build_batch(
+    records: Iterable[DurableRecord], timestamp_ms: int, codec: Codec = Codec.NONE, bytes_max: int = _ANY_SIZE
+) -> bytearray:
+    """One batch of these records, in order.
+
+    KafkaError for more than `bytes_max` before compression: what fits only because it is compressed well might be more
+    than whoever loads it is ready to unpack.
+    """
     pieces: list[bytes] = []
     count = 0
     for key, value, _ in records:
@@ -45,6 +53,11 @@ def build_batch(records: Iterable[DurableRecord], timestamp_ms: int, codec: Code
         count += 1
     assert count, "a batch has records"
     encoded: bytes | bytearray = b"".join(pieces)
+    if HEADER_BYTES + len(encoded) > bytes_max:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {HEADER_BYTES + len(encoded)} bytes, but max.message.bytes is {bytes_max}",
+        )
     if codec is not Codec.NONE:
         encoded = compress(codec, encoded, None)
     batch = bytearray(

@@ -16,7 +16,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Final
 
-from barnabas.base.clock import Clock
+from barnabas.base.clock import Clock, Moment, moment_of
+from barnabas.base.ids import SteadyMs
+from barnabas.base.logs import fields
 from barnabas.base.timers import LoopTimers
 from barnabas.base.uuid import new_uuid
 from barnabas.groups.effects import Outcome, RebalanceCompleted, StoryEvent
@@ -57,14 +59,13 @@ class GroupCoordinator:
         """`on_events` hears the story, `on_removed` of a group that is gone for good, `on_bug` of an exception that
         should not have been."""
         self._clock = clock
-        self._wall_ms = clock.now_ms() - int(clock.monotonic() * 1000)
         self.measures = measures
         self._on_events = on_events
         self._timers = LoopTimers(loop, clock)
         self._world = ShardWorld(
             loop=loop,
             timers=self._timers,
-            now_ms=self.now_ms,
+            now=self.now,
             new_state=lambda: GroupShardState(settings, lambda: str(new_uuid(random))),
             on_events=self._hear,
             append_soon=self._append_soon,
@@ -86,9 +87,12 @@ class GroupCoordinator:
     def __iter__(self) -> Iterator[GroupShard]:
         return iter(tuple(self._shards.values()))
 
-    def now_ms(self) -> int:
-        """Wall-clock time as it was at the start, and since then by a clock that does not jump."""
-        return self._wall_ms + int(self._clock.monotonic() * 1000)
+    def now(self) -> Moment:
+        return moment_of(self._clock)
+
+    def steady_ms(self) -> SteadyMs:
+        """For a heartbeat, which needs no more."""
+        return self._clock.steady_ms()
 
     # -- finding -------------------------------------------------------------------------------------------------
 
@@ -154,12 +158,13 @@ class GroupCoordinator:
 
     async def sweep(self) -> None:
         """Looks at every group once for offsets that have expired."""
+        now = Moment(self._clock.settled_ms(), self._clock.steady_ms())
         for shard in self._active():
             looked_at = 0
             for group_id in shard.state.group_ids():
                 if shard.status is not ShardStatus.ACTIVE:
                     break
-                effects = shard.state.expire_offsets(group_id, self.now_ms())
+                effects = shard.state.expire_offsets(group_id, now)
                 if effects.records:
                     self.measures.offsets_expired.value += len(effects.records)
                     shard.carry_out(effects)
@@ -210,6 +215,7 @@ class GroupCoordinator:
                     logger.info(
                         "group %s is %s: generation %d with %d members",
                         *(event.group_id, event.outcome.value, event.generation_after, event.members_after),
+                        extra=fields(group=event.group_id, generation=event.generation_after),
                     )
         self._on_events(events)
 

@@ -16,11 +16,20 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
-from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import Offset
+from barnabas.base.logs import fields
 from barnabas.groups.effects import RebalanceCompleted, StaticMemberReplaced, StoryEvent
-from barnabas.groups.history import GroupHistory, HistoryEntry, UnreadableHistory, decode_history, encode_history
+from barnabas.groups.history import (
+    HISTORY_TOPIC,
+    GroupHistory,
+    HistoryEntry,
+    UnreadableHistory,
+    decode_history,
+    encode_history,
+)
 from barnabas.groups.history import encode_key as history_key
-from barnabas.groups.loading import read_records
+from barnabas.groups.loading import Damage, read_records
 from barnabas.groups.partitions import LedPartition
 from barnabas.records.builder import BatchBuilder
 
@@ -103,15 +112,17 @@ class HistoryLog:
     # -- loading -------------------------------------------------------------------------------------------------
 
     async def _load(self, partition: LedPartition) -> None:
+        damage = Damage()
         try:
-            await read_records(partition, _READ_BYTES, self._take)
-        except (CorruptBatch, DiskFailed) as error:
+            await read_records(partition, _READ_BYTES, self._take, damage)
+        except BarnabasError as error:
             logger.error("the story of the groups cannot be read, and begins anew: %s", error)
+        damage.report(logger, HISTORY_TOPIC, partition.index)
         self._is_loaded = True
         waiting, self._waiting = self._waiting, []
         self._add(waiting)
 
-    def _take(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+    def _take(self, keys: Sequence[bytes], values: Sequence[bytes | None], offsets: Sequence[Offset]) -> None:
         for key, value in zip(keys, values, strict=True):
             group_id = key.decode("utf-8", "replace")
             if value is None:
@@ -133,7 +144,8 @@ class HistoryLog:
             try:
                 return decode_history(known)
             except UnreadableHistory as error:
-                logger.warning("the story of group %s cannot be read, and begins anew: %s", group_id, error)
+                message = "the story of group %s cannot be read, and begins anew: %s"
+                logger.warning(message, group_id, error, extra=fields(group=group_id))
                 known = None
         return GroupHistory(group_id) if known is None else known
 

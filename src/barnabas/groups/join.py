@@ -221,7 +221,7 @@ def _replace_static(
     step.write(group, group.metadata({known.member_id: known.assignment for known in group.members.values()}))
     step.effects.continuation = MembershipWritten(group)
     step.effects.events.append(
-        StaticMemberReplaced(group.group_id, step.now_ms, group.generation, request.instance_id, old, member.ref)
+        StaticMemberReplaced(group.group_id, step.now.wall_ms, group.generation, request.instance_id, old, member.ref)
     )
     if request.supports_skipping_assignment:
         is_leader = group.leader == new_member_id

@@ -17,6 +17,7 @@ After the last replayed record every group is brought to life by `revive`, in as
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from barnabas.base.clock import Moment
 from barnabas.groups import sync as syncing
 from barnabas.groups.effects import AssignmentWritten, Effects, Reason, Token
 from barnabas.groups.group import Group
@@ -62,9 +63,9 @@ class LoggedGroups:
         group = self._groups.get(group_id) or self._create(group_id, None)
         group.apply_offsets(topic, offsets)
 
-    def revive(self, group_ids: Iterable[str], now_ms: int) -> Effects:
+    def revive(self, group_ids: Iterable[str], now: Moment) -> Effects:
         """All records are replayed: members of these groups go on if they were stable, with a new session each."""
-        step = Step(self.settings, now_ms)
+        step = Step(self.settings, now)
         for group_id in group_ids:
             group = self._groups[group_id]
             if group.durable is not None:
@@ -80,23 +81,23 @@ class LoggedGroups:
 
     # --- records on their way -------------------------------------------------------------------------------
 
-    def committed(self, effects: Effects, now_ms: int) -> Effects | None:
+    def committed(self, effects: Effects, now: Moment) -> Effects | None:
         """These records are below the high watermark. Gives what follows, if anything does."""
         for record in effects.records:
-            self._apply(record.change, now_ms)
+            self._apply(record.change, now.wall_ms)
         written = effects.continuation
         following = None
         if isinstance(written, AssignmentWritten):
-            step = Step(self.settings, now_ms)
+            step = Step(self.settings, now)
             syncing.assignment_written(written, step)
             following = self._sent(written.group, step.effects)
         self._landed(effects)
         return following
 
-    def refused(self, effects: Effects, error: ErrorCode, now_ms: int) -> Effects:
+    def refused(self, effects: Effects, error: ErrorCode, now: Moment) -> Effects:
         """These records were certainly not written. The replies of `effects` are the coordinator's to refuse."""
         written = effects.continuation
-        step = Step(self.settings, now_ms)
+        step = Step(self.settings, now)
         groups = effects.groups
         self._landed(effects)
         for group in groups:

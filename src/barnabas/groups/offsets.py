@@ -64,7 +64,7 @@ def commit(
     records = effects.records
     group_id = group.group_id
     for topic, topic_id, partition, offset, leader_epoch, metadata in offsets:
-        if metadata and _is_too_large(metadata, settings.metadata_bytes_max, expire_timestamp_ms is not None):
+        if metadata and _is_too_large(metadata, settings.metadata_bytes_max):
             errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
             continue
         committed = CommittedOffset(offset, leader_epoch, metadata or "", now_ms, expire_timestamp_ms, topic_id)
@@ -75,12 +75,13 @@ def commit(
     return errors
 
 
-def _is_too_large(metadata: str, units_max: int, is_expiring: bool) -> bool:
-    if len(metadata) > units_max:
+def _is_too_large(metadata: str, units_max: int) -> bool:
+    """Counted as Kafka counts. Whatever the setting says, Kafka reads no text longer than an int16 tells."""
+    if len(metadata) > min(units_max, TEXT_BYTES_MAX):
         return True
-    if not metadata.isascii() and len(metadata.encode("utf-16-le")) > 2 * units_max:
-        return True
-    return is_expiring and len(metadata.encode()) > TEXT_BYTES_MAX  # that version has a short length field
+    return not metadata.isascii() and (
+        len(metadata.encode("utf-16-le")) > 2 * units_max or len(metadata.encode()) > TEXT_BYTES_MAX
+    )
 
 
 # --- fetch ------------------------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ def expire(group: Group, step: Step) -> bool:
             expires_at_ms = committed.expire_timestamp_ms
             if expires_at_ms is None:
                 expires_at_ms = retention_started_ms(committed) + step.settings.offsets_retention_ms
-            if step.now_ms >= expires_at_ms:
+            if step.now.wall_ms >= expires_at_ms:
                 bury(group, topic, partition, step.effects)
             else:
                 is_all = False

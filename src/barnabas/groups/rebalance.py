@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from barnabas.base.clock import Moment
 from barnabas.groups.account import RebalanceAccount
 from barnabas.groups.effects import (
     CancelTimer,
@@ -55,7 +56,7 @@ class Step:
     """One call on the state: the time, the settings, and the effects so far."""
 
     settings: GroupSettings
-    now_ms: int
+    now: Moment
     effects: Effects = field(default_factory=Effects)
 
     def reply(self, token: Token, result: object) -> None:
@@ -73,8 +74,13 @@ class Step:
         change = GroupChange(group.group_id, value)
         self.effects.records.append(DurableRecord(encode_group_key(group.group_id), encoded, change))
 
-    def cause(self, reason: Reason, member: Member | None = None, said: str = "", since_ms: int | None = None) -> Cause:
-        return Cause(reason, self.now_ms, member.ref if member is not None else None, said, since_ms)
+    def cause(self, reason: Reason, member: Member | None = None, said: str = "") -> Cause:
+        return Cause(reason, self.now.wall_ms, member.ref if member is not None else None, said)
+
+    def silence(self, reason: Reason, member: Member) -> Cause:
+        """A cause that lies in not hearing of a member."""
+        now = self.now
+        return Cause(reason, now.wall_ms, member.ref, since_ms=now.wall_ms - (now.steady_ms - member.last_seen_ms))
 
 
 # --- sessions ---------------------------------------------------------------------------------------------
@@ -90,24 +96,26 @@ def session_deadline_ms(member: Member) -> int:
 
 def keep_alive(group: Group, member: Member, step: Step) -> None:
     """The member was heard of, or answered: its session starts anew."""
-    member.last_seen_ms = step.now_ms
+    now_ms = step.now.steady_ms
+    member.last_seen_ms = now_ms
     deadline_ms = session_deadline_ms(member)
     if deadline_ms < member.timer_at_ms:
         member.timer_at_ms = deadline_ms
-        step.set_timer(session_timer(group, member.member_id), deadline_ms - step.now_ms)
+        step.set_timer(session_timer(group, member.member_id), deadline_ms - now_ms)
 
 
 def session_timer_fired(group: Group, member: Member, step: Step) -> None:
+    now_ms = step.now.steady_ms
     deadline_ms = session_deadline_ms(member)
     is_waiting = member.member_id in group.joining or member.member_id in group.syncing
-    if step.now_ms >= deadline_ms and is_waiting and not member.is_new:
-        deadline_ms = step.now_ms + member.session_timeout_ms  # it is we who let it wait
-    if step.now_ms < deadline_ms:
+    if now_ms >= deadline_ms and is_waiting and not member.is_new:
+        deadline_ms = now_ms + member.session_timeout_ms  # it is we who let it wait
+    if now_ms < deadline_ms:
         member.timer_at_ms = deadline_ms
-        step.set_timer(session_timer(group, member.member_id), deadline_ms - step.now_ms)
+        step.set_timer(session_timer(group, member.member_id), deadline_ms - now_ms)
         return
     member.timer_at_ms = NO_TIMER
-    cause = step.cause(Reason.HEARTBEAT_MISSED, member, since_ms=member.last_seen_ms)
+    cause = step.silence(Reason.HEARTBEAT_MISSED, member)
     remove_member(group, member, step)
     after_removal(group, (cause,), step)
 
@@ -160,7 +168,7 @@ def prepare(group: Group, causes: Iterable[Cause], step: Step) -> None:
         group.unsynced.clear()
     _open_account(group, tuple(causes), step)
     group.is_initial_rebalance = group.state is GroupState.EMPTY
-    group.move_to(GroupState.PREPARING_REBALANCE, step.now_ms)
+    group.move_to(GroupState.PREPARING_REBALANCE, step.now.wall_ms)
     if group.is_initial_rebalance:
         delay_ms = step.settings.initial_rebalance_delay_ms
         group.initial_delay_ms = delay_ms
@@ -178,7 +186,7 @@ def _open_account(group: Group, causes: tuple[Cause, ...], step: Step) -> None:
     came = sum(cause.reason is Reason.MEMBER_JOINED for cause in causes)
     gone = [cause.member for cause in causes if cause.reason in _DEPARTURES and cause.member is not None]
     members_before = len(group.members) - came + len(gone)
-    account = RebalanceAccount(group.group_id, step.now_ms, group.generation, members_before)
+    account = RebalanceAccount(group.group_id, step.now, group.generation, members_before)
     for cause in causes:
         account.add_cause(cause)
         if cause.reason is Reason.MEMBER_JOINED and cause.member is not None:
@@ -188,7 +196,7 @@ def _open_account(group: Group, causes: tuple[Cause, ...], step: Step) -> None:
     for member_id in group.joining:
         account.join_received(group.members[member_id].ref)
     group.account = account
-    step.effects.events.append(RebalanceStarted(group.group_id, step.now_ms, group.generation, causes[0]))
+    step.effects.events.append(RebalanceStarted(group.group_id, step.now.wall_ms, group.generation, causes[0]))
 
 
 def _end_interrupted(group: Group, step: Step) -> None:
@@ -216,7 +224,7 @@ def end_account(group: Group, outcome: Outcome, step: Step) -> None:
     step.effects.events.append(
         account.ended(
             outcome,
-            step.now_ms,
+            step.now,
             group.generation,
             len(group.members),
             group.ref_of(group.leader),
@@ -263,7 +271,7 @@ def complete_join(group: Group, step: Step) -> None:
     if group.members:
         _begin_sync_phase(group, step)
     else:
-        group.move_to(GroupState.EMPTY, step.now_ms)
+        group.move_to(GroupState.EMPTY, step.now.wall_ms)
         step.write(group, group.metadata({}))
         end_account(group, Outcome.EMPTY, step)
 
@@ -277,7 +285,7 @@ def _remove_absent(group: Group, step: Step) -> None:
         if member.instance_id is None and member_id not in group.joining
     ]
     for member in absent:
-        note(group, (step.cause(Reason.JOIN_MISSED, member, since_ms=member.last_seen_ms),))
+        note(group, (step.silence(Reason.JOIN_MISSED, member),))
         remove_member(group, member, step)
 
 
@@ -292,7 +300,7 @@ def _elect_leader(group: Group) -> bool:
 
 
 def _begin_sync_phase(group: Group, step: Step) -> None:
-    group.move_to(GroupState.COMPLETING_REBALANCE, step.now_ms)
+    group.move_to(GroupState.COMPLETING_REBALANCE, step.now.wall_ms)
     leader = group.leader
     assert leader is not None
     assert group.protocol is not None
@@ -306,11 +314,11 @@ def _begin_sync_phase(group: Group, step: Step) -> None:
     step.set_timer(group.timer(TimerKind.SYNC), group.rebalance_timeout_ms)
     account = group.account
     assert account is not None
-    account.join_ended(step.now_ms)
+    account.join_ended(step.now)
     step.effects.events.append(
         JoinPhaseEnded(
             group.group_id,
-            step.now_ms,
+            step.now.wall_ms,
             group.generation,
             group.protocol,
             group.members[leader].ref,

@@ -5,13 +5,15 @@ would do. Nearly all records are offsets; those of a group and topic are put tog
 and stay bytes. `build_into` then checks and decodes what is left, in slices, so that the event loop is never held long.
 
 The outcome equals `LoggedGroups.replay` of every record, because a record's meaning does not depend on the ones before
-it. Two types of key mean an offset: Kafka wrote the older type before 0.9 and only the newer one since, so the older
-ones, which are among `_others`, go first.
+it. That is as long as all of them can be read: at one that cannot, `CorruptGroupRecord` ends it, and the log must be
+replayed record by record, so that what the bad one has replaced counts. Two types of key mean an offset: Kafka wrote
+the older type before 0.9 and only the newer one since, so the older ones, which are among `_others`, go first.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from barnabas.base.ids import Offset
 from barnabas.groups.logged import LoggedGroups
 from barnabas.groups.records import check_offsets, encode_offset_key, is_offset_prefix, names_in, split_offset_keys
 from barnabas.wire.primitives import INT32
@@ -31,7 +33,7 @@ class Replay:
         self._others: dict[bytes, bytes | None] = {}
         self._left: Iterator[int] | None = None
 
-    def add_all(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+    def add_all(self, keys: Sequence[bytes], values: Sequence[bytes | None], offsets: Sequence[Offset] = ()) -> None:
         """Takes these records, in the log's order."""
         if not keys:
             return

@@ -5,8 +5,11 @@
    (new) ───────────────▶ LOADING ───────────────────────────────▶ ACTIVE
                              ▲                                       │ an append whose fate nobody knows
                              └───────────────────────────────────────┘
-   LOADING: a record that cannot be read ──▶ FAILED                 any ── not led here any more ──▶ CLOSED
+   LOADING: the disk fails ──▶ FAILED ── a while later ──▶ LOADING    any ── not led here any more ──▶ CLOSED
 ```
+
+Records that cannot be read, and batches that are damaged, are left out and reported: no bytes in the log keep a shard
+from loading.
 
 A call on the state returns effects. Timers and events are carried out at once. Records of all calls of a tick are
 appended as one batch (or as few as the topic's limit allows), each call's records within one; when the high watermark
@@ -26,13 +29,15 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed
+from barnabas.base.clock import Moment
+from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.ids import Offset
+from barnabas.base.logs import fields
 from barnabas.base.timers import LoopTimers, Timer
 from barnabas.groups.batches import build_batch
 from barnabas.groups.effects import CancelTimer, DurableRecord, Effects, StoryEvent, TimerKey
-from barnabas.groups.loading import read_records
-from barnabas.groups.partitions import LedPartition
+from barnabas.groups.loading import Damage, read_records
+from barnabas.groups.partitions import OFFSETS_TOPIC, LedPartition
 from barnabas.groups.records import CorruptGroupRecord, GroupChange
 from barnabas.groups.replay import Replay
 from barnabas.groups.state import GroupShardState
@@ -49,6 +54,7 @@ _RECORD_BYTES_MAX = 32
 _BUILT_TOGETHER = 200
 _REVIVED_TOGETHER = 20
 _TIMER_AGAIN_MS = 1000
+_LOAD_AGAIN_MS = 10_000
 
 _CODES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -75,8 +81,7 @@ class ShardWorld(NamedTuple):
 
     loop: asyncio.AbstractEventLoop
     timers: LoopTimers
-    now_ms: Callable[[], int]
-    """Wall-clock time that does not jump."""
+    now: Callable[[], Moment]
     new_state: Callable[[], GroupShardState]
     on_events: Callable[[Sequence[StoryEvent]], None]
     append_soon: "Callable[[GroupShard], None]"
@@ -92,6 +97,12 @@ class ShardWorld(NamedTuple):
     soon."""
 
 
+class _Replayed(NamedTuple):
+    count: int  # type: ignore[assignment]  # hides a method of tuple that nobody needs here
+    state: GroupShardState
+    damage: Damage
+
+
 class GroupShard:
     """See the module's text."""
 
@@ -104,6 +115,8 @@ class GroupShard:
         self._unwritten: list[Effects] = []
         self._uncommitted: deque[tuple[Offset, list[Effects]]] = deque()
         self._commit_timer = Timer(self._commit_timed_out)
+        self._retry_timer = Timer(self._load)
+        self._fields = fields(topic=OFFSETS_TOPIC, partition=partition.index)
         self._loading: asyncio.Task[None] | None = None
         partition.watch(self._on_partition_changed)
         self._load()
@@ -125,33 +138,65 @@ class GroupShard:
         try:
             async with world.loading_turn:
                 count = await self._replay_all()
-        except (CorruptBatch, CorruptGroupRecord, DiskFailed) as error:
+        except BarnabasError as error:
             self.status = ShardStatus.FAILED
-            logger.error("groups of partition %d cannot be loaded: %s", partition.index, error)
+            logger.error("groups of partition %d cannot be loaded: %s", partition.index, error, extra=self._fields)
+            world.timers.start(self._retry_timer, _LOAD_AGAIN_MS)
             return
         if not partition.is_led:
             return  # whoever follows the partitions closes this shard
         self.status = ShardStatus.ACTIVE
         seconds = world.loop.time() - began
         if count:
-            logger.info("groups of partition %d: %d records loaded in %.3f s", partition.index, count, seconds)
+            logger.info(
+                "groups of partition %d: %d records loaded in %.3f s",
+                partition.index,
+                count,
+                seconds,
+                extra=self._fields,
+            )
         world.on_loaded(self, seconds)
 
     async def _replay_all(self) -> int:
         """How many records there were. Other work gets its turn after every few of them."""
         world = self._world
-        replay, state = Replay(), world.new_state()
-        count = await read_records(self.partition, world.buffer_bytes, replay.add_all)
+        try:
+            count, state, damage = await self._replay_last_values()
+        except CorruptGroupRecord:
+            count, state, damage = await self._replay_one_by_one()
+        damage.report(logger, OFFSETS_TOPIC, self.partition.index)
+        if state.skipped_records:
+            logger.debug("%d records are of other kinds of groups", state.skipped_records, extra=self._fields)
+        self.state = state
+        group_ids = state.group_ids()
+        for start in range(0, len(group_ids), _REVIVED_TOGETHER):
+            self.carry_out(state.revive(group_ids[start : start + _REVIVED_TOGETHER], world.now()))
+            await asyncio.sleep(0)
+        return count
+
+    async def _replay_last_values(self) -> _Replayed:
+        """Raises `CorruptGroupRecord` when one of them cannot be read."""
+        replay, state, damage = Replay(), self._world.new_state(), Damage()
+        count = await read_records(self.partition, self._world.buffer_bytes, replay.add_all, damage)
         is_built = False
         while not is_built:
             is_built = replay.build_into(state, limit=_BUILT_TOGETHER)
             await asyncio.sleep(0)
-        self.state = state
-        group_ids = state.group_ids()
-        for start in range(0, len(group_ids), _REVIVED_TOGETHER):
-            self.carry_out(state.revive(group_ids[start : start + _REVIVED_TOGETHER], world.now_ms()))
-            await asyncio.sleep(0)
-        return count
+        return _Replayed(count, state, damage)
+
+    async def _replay_one_by_one(self) -> _Replayed:
+        """Leaves out each record that cannot be read: slower, and what such a record has replaced counts."""
+        state, damage = self._world.new_state(), Damage()
+
+        def take(keys: Sequence[bytes], values: Sequence[bytes | None], offsets: Sequence[Offset]) -> None:
+            for key, value, offset in zip(keys, values, offsets, strict=True):
+                try:
+                    state.replay(key, value)
+                except CorruptGroupRecord as problem:
+                    damage.record(offset, problem)
+
+        count = await read_records(self.partition, self._world.buffer_bytes, take, damage, _BUILT_TOGETHER)
+        return _Replayed(count, state, damage)
 
     async def wait_loaded(self) -> None:
         """Until it is loaded, or has failed to."""
@@ -174,6 +219,7 @@ class GroupShard:
             self._world.timers.cancel(timer)
         self._timers.clear()
         self._world.timers.cancel(self._commit_timer)
+        self._world.timers.cancel(self._retry_timer)
         state, self.state = self.state, self._world.new_state()
         held = [*(effects for _, many in self._uncommitted for effects in many), *self._unwritten]
         self._uncommitted.clear()
@@ -185,7 +231,7 @@ class GroupShard:
     def _reload(self, error: BarnabasError) -> None:
         if self.status is not ShardStatus.ACTIVE:
             return
-        logger.warning("groups of partition %d are loaded anew: %s", self.partition.index, error)
+        logger.warning("groups of partition %d are loaded anew: %s", self.partition.index, error, extra=self._fields)
         self._give_up(ShardStatus.LOADING)
         self._load()
 
@@ -230,7 +276,7 @@ class GroupShard:
             self._world.timers.start(self._timers[key], _TIMER_AGAIN_MS)
             return
         del self._timers[key]
-        self.carry_out(self.state.timer_fired(key, self._world.now_ms()))
+        self.carry_out(self.state.timer_fired(key, self._world.now()))
 
     # -- appending -----------------------------------------------------------------------------------------------
 
@@ -262,7 +308,8 @@ class GroupShard:
         world = self._world
         records = [record for effects in together for record in effects.records]
         try:
-            last_offset = self.partition.append(build_batch(records, world.now_ms(), world.codec), self._reload)
+            batch = build_batch(records, world.now().wall_ms, world.codec, self.partition.batch_bytes_max)
+            last_offset = self.partition.append(batch, self._reload)
         except DiskFailed as error:
             self._uncommitted.append((self.partition.end_offset, together))
             self._reload(error)
@@ -280,9 +327,11 @@ class GroupShard:
         """The log wants none of it, and has none of it: the state goes on as if it had not been asked."""
         code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
         told = _CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
-        logger.warning("groups of partition %d: a change is refused: %s", self.partition.index, error)
+        logger.warning(
+            "groups of partition %d: a change is refused: %s", self.partition.index, error, extra=self._fields
+        )
         for effects in together:
-            more = self.state.refused(effects, told, self._world.now_ms())
+            more = self.state.refused(effects, told, self._world.now())
             _answer(effects, told)
             self.carry_out(more)
 
@@ -294,11 +343,11 @@ class GroupShard:
         if not uncommitted:
             return
         high_watermark = self.partition.high_watermark
-        now_ms = self._world.now_ms()
+        now = self._world.now()
         while uncommitted and uncommitted[0][0] < high_watermark:
             _, together = uncommitted.popleft()
             for effects in together:
-                more = self.state.committed(effects, now_ms)
+                more = self.state.committed(effects, now)
                 for token, result in effects.replies:
                     cast(Token, token)(result)
                 if more is not None:
@@ -314,7 +363,9 @@ class GroupShard:
             for effects in together:
                 _answer(effects, ErrorCode.COORDINATOR_NOT_AVAILABLE)
                 effects.replies.clear()
-        logger.warning("groups of partition %d: the replicas do not confirm in time", self.partition.index)
+        logger.warning(
+            "groups of partition %d: the replicas do not confirm in time", self.partition.index, extra=self._fields
+        )
 
     # -- facts ---------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ Pure: no I/O, no clock, no randomness. One `GroupShardState` belongs to one part
 it; one task owns it. A call changes soft state at once and returns `effects.Effects`. What their records change, they
 change when they are committed: `logged`.
 
-`now_ms` is wall-clock time that must not jump: sessions are measured with it, too.
+`now` has both clocks: sessions go by the steady one, what is written and told by the wall clock. A heartbeat needs the
+first alone; for the expiry of offsets the wall clock's time is a settled one (`barnabas.base.clock`).
 
 Not here: authorization, empty group ids, whether topics exist; the handlers do that.
 """
@@ -12,6 +13,8 @@ Not here: authorization, empty group ids, whether topics exist; the handlers do 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from uuid import UUID
 
+from barnabas.base.clock import Moment
+from barnabas.base.ids import SteadyMs
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.groups import join as joining
 from barnabas.groups import leave as leaving
@@ -44,6 +47,8 @@ _NONE = ErrorCode.NONE
 _UNKNOWN_MEMBER = ErrorCode.UNKNOWN_MEMBER_ID
 _REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
 _PREPARING = GroupState.PREPARING_REBALANCE
+_ANY_MOMENT = Moment(0, 0)
+"""For what does not depend on the time."""
 
 
 class GroupShardState(LoggedGroups):
@@ -53,8 +58,8 @@ class GroupShardState(LoggedGroups):
 
     # --- membership -----------------------------------------------------------------------------------------
 
-    def join(self, request: JoinRequest, token: Token, now_ms: int) -> Effects:
-        step = Step(self.settings, now_ms)
+    def join(self, request: JoinRequest, token: Token, now: Moment) -> Effects:
+        step = Step(self.settings, now)
         settings = self.settings
         error = joining.join_error(request, settings.session_timeout_min_ms, settings.session_timeout_max_ms)
         group = self._groups.get(request.group_id)
@@ -65,15 +70,15 @@ class GroupShardState(LoggedGroups):
             return step.effects
         is_new_group = group is None
         if group is None:
-            group = self._create(request.group_id, now_ms)
+            group = self._create(request.group_id, now.wall_ms)
         joining.join(group, request, token, self._new_uuid_text, step)
         if is_new_group and not step.effects.records:
             # As in Kafka, a group is there from the first join on, even from one that it refuses.
-            step.write(group, GroupMetadata("", 0, None, None, now_ms, ()))
+            step.write(group, GroupMetadata("", 0, None, None, now.wall_ms, ()))
         return self._sent(group, step.effects)
 
-    def sync(self, request: SyncRequest, token: Token, now_ms: int) -> Effects:
-        step = Step(self.settings, now_ms)
+    def sync(self, request: SyncRequest, token: Token, now: Moment) -> Effects:
+        step = Step(self.settings, now)
         group = self._groups.get(request.group_id)
         if group is None:
             step.reply(token, SyncResult(_UNKNOWN_MEMBER))
@@ -82,7 +87,7 @@ class GroupShardState(LoggedGroups):
         return self._sent(group, step.effects)
 
     def heartbeat(
-        self, group_id: str, generation: int, member_id: str, instance_id: str | None, now_ms: int
+        self, group_id: str, generation: int, member_id: str, instance_id: str | None, steady_ms: SteadyMs
     ) -> ErrorCode:
         """Hot: the answer, and nothing but a note of the time."""
         group = self._groups.get(group_id)
@@ -97,11 +102,11 @@ class GroupShardState(LoggedGroups):
             return _UNKNOWN_MEMBER
         if generation != group.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        member.last_seen_ms = now_ms
+        member.last_seen_ms = steady_ms
         return _REBALANCING if group.state is _PREPARING else _NONE
 
-    def leave(self, group_id: str, members: Sequence[LeavingMember], token: Token, now_ms: int) -> Effects:
-        step = Step(self.settings, now_ms)
+    def leave(self, group_id: str, members: Sequence[LeavingMember], token: Token, now: Moment) -> Effects:
+        step = Step(self.settings, now)
         group = self._groups.get(group_id)
         if group is None:
             left = [LeftMember(member.member_id, member.instance_id, _UNKNOWN_MEMBER) for member in members]
@@ -111,9 +116,9 @@ class GroupShardState(LoggedGroups):
         step.reply(token, LeaveResult(_NONE, left))
         return self._sent(group, step.effects)
 
-    def timer_fired(self, key: TimerKey, now_ms: int) -> Effects:
+    def timer_fired(self, key: TimerKey, now: Moment) -> Effects:
         """A timer that is too late for what it was set for does nothing."""
-        step = Step(self.settings, now_ms)
+        step = Step(self.settings, now)
         group = self._groups.get(key.group_id)
         if group is None:
             return step.effects
@@ -142,7 +147,7 @@ class GroupShardState(LoggedGroups):
         instance_id: str | None,
         offsets: Sequence[OffsetToCommit],
         token: Token,
-        now_ms: int,
+        now: Moment,
         retention_ms: int | None = None,
     ) -> Effects:
         """Answers with an error code for each offset; raises `KafkaError` when the whole request is refused.
@@ -155,15 +160,15 @@ class GroupShardState(LoggedGroups):
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
             if len(group_id.encode()) > TEXT_BYTES_MAX:
                 raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-            group = self._create(group_id, now_ms)
+            group = self._create(group_id, now.wall_ms)
         else:
             offset_rules.check_commit(group, generation, member_id, instance_id)
             member = group.members.get(member_id)
             if member is not None:
-                member.last_seen_ms = now_ms  # as good as a heartbeat
+                member.last_seen_ms = now.steady_ms  # as good as a heartbeat
         effects = Effects()
-        expire_timestamp_ms = None if retention_ms is None else now_ms + retention_ms
-        errors = offset_rules.commit(group, offsets, effects, self.settings, now_ms, expire_timestamp_ms)
+        expire_timestamp_ms = None if retention_ms is None else now.wall_ms + retention_ms
+        errors = offset_rules.commit(group, offsets, effects, self.settings, now.wall_ms, expire_timestamp_ms)
         effects.replies.append(Reply(token, errors))
         if not effects.records:
             self._drop_if_unused(group)
@@ -201,9 +206,9 @@ class GroupShardState(LoggedGroups):
         effects.replies.append(Reply(token, offset_rules.delete(group, partitions, effects)))
         return self._sent(group, effects)
 
-    def expire_offsets(self, group_id: str, now_ms: int) -> Effects:
+    def expire_offsets(self, group_id: str, now: Moment) -> Effects:
         """Tombstones of what has expired, and of the group when it is empty and has no offset left."""
-        step = Step(self.settings, now_ms)
+        step = Step(self.settings, now)
         group = self._groups.get(group_id)
         if group is None or group.in_flight:
             return step.effects
@@ -247,7 +252,7 @@ class GroupShardState(LoggedGroups):
         if group.state is not GroupState.EMPTY:
             effects.replies.append(Reply(token, ErrorCode.NON_EMPTY_GROUP))
             return effects
-        step = Step(self.settings, 0, effects)
+        step = Step(self.settings, _ANY_MOMENT, effects)
         offset_rules.delete_all(group, effects)
         leaving.forget_pending(group, step)
         step.write(group, None)

@@ -71,7 +71,7 @@ def assignment_written(written: AssignmentWritten, step: Step) -> None:
     group.assignment_in_flight = False
     for member_id, member in group.members.items():
         member.assignment = written.assignments.get(member_id, b"")
-    group.move_to(GroupState.STABLE, step.now_ms)
+    group.move_to(GroupState.STABLE, step.now.wall_ms)
     for member_id, token in group.syncing.items():
         member = group.members[member_id]
         step.reply(token, SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol, member.assignment))
@@ -93,7 +93,7 @@ def sync_time_over(group: Group, step: Step) -> None:
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.unsynced:
         return
     absent = [member for member_id, member in group.members.items() if member_id in group.unsynced]
-    causes = [step.cause(Reason.SYNC_MISSED, member, since_ms=member.last_seen_ms) for member in absent]
+    causes = [step.silence(Reason.SYNC_MISSED, member) for member in absent]
     for member in absent:
         remove_member(group, member, step)
     group.unsynced.clear()

@@ -77,7 +77,7 @@ class AppendTick:
                 continue
             if partition in self._flushes:
                 self._unflushed.setdefault(partition, []).extend(waiting)
-            elif partition.log.must_flush(self._clock.now_ms()):
+            elif partition.log.must_flush(self._clock.steady_ms()):
                 task = self._flushes[partition] = self._loop.create_task(self._flush(partition, waiting))
                 task.add_done_callback(self._flushed)
             else:
@@ -107,7 +107,7 @@ class AppendTick:
                 _finish(partition, waiting, plan.end_offset)
                 self._after_write()
                 waiting = self._unflushed.pop(partition, [])
-                if waiting and not log.must_flush(self._clock.now_ms()):
+                if waiting and not log.must_flush(self._clock.steady_ms()):
                     _finish(partition, waiting, log.end_offset)
                     self._after_write()
                     return

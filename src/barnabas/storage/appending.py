@@ -23,7 +23,8 @@ from random import Random
 from barnabas.base.clock import Clock
 from barnabas.base.errors import DiskFailed, InvalidRecords
 from barnabas.base.filesystem import Buffer, FileSystem
-from barnabas.base.ids import NO_PRODUCER, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicPartition
+from barnabas.base.ids import NO_PRODUCER, NO_TIMESTAMP, LeaderEpoch, Offset, SteadyMs, TimestampMs, TopicPartition
+from barnabas.base.settings import LONG_MAX
 from barnabas.records import kernel
 from barnabas.records.batch import BatchHeader, assign, split_batches
 from barnabas.records.control import read_batch_marker
@@ -117,8 +118,8 @@ class AppendableLog:
         """The last write, while it is in memory: until whoever called `write` has told those that wait for records."""
         self._failure: DiskFailed | None = None
         self._is_untouched = is_whole
-        self._flushing = Flushing(clock.now_ms())
-        self._doomed: list[tuple[TimestampMs, Segment]] = []
+        self._flushing = Flushing(clock.steady_ms())
+        self._doomed: list[tuple[SteadyMs, Segment]] = []
         self.traffic = TopicTraffic()
         """Its own until it is served with the other partitions of its topic."""
         self.truncations = 0
@@ -155,25 +156,26 @@ class AppendableLog:
             raise InvalidRecords("there is no batch to append")
         now_ms = self._clock.now_ms()
         config, size_bytes = self.config, len(records)
-        if origin is Origin.CLIENT and config.is_stored_as_sent and size_bytes <= config.max_message_bytes:
-            # What clients send most: one batch that needs nothing but its offsets. One call of the kernel does it all.
+        if config.is_stored_as_sent and size_bytes <= config.max_message_bytes:
+            # What is sent most: one batch that needs nothing but its offsets. One call of the kernel does it all.
+            is_client = origin is Origin.CLIENT
             header = kernel.admit_batch(
                 records,
                 self._staged_end,
                 leader_epoch,
                 config.is_compacted,
                 now_ms,
-                config.message_timestamp_before_max_ms,
-                config.message_timestamp_after_max_ms,
+                config.message_timestamp_before_max_ms if is_client else LONG_MAX,
+                config.message_timestamp_after_max_ms if is_client else LONG_MAX,
             )
             if header is not None:
-                return self._append_admitted(records, header, now_ms)
+                return self._append_admitted(records, header, origin, now_ms)
         return self._append_all(records, leader_epoch, origin, now_ms)
 
-    def _append_admitted(self, batch: Buffer, header: BatchHeader, now_ms: TimestampMs) -> Appended:
+    def _append_admitted(self, batch: Buffer, header: BatchHeader, origin: Origin, now_ms: TimestampMs) -> Appended:
         """Stages a batch that has been checked and has its offsets. Should it be refused now, they do no harm."""
         if header.producer_id > NO_PRODUCER:
-            duplicate = self.producers.check(header, origin=Origin.CLIENT)
+            duplicate = self.producers.check(header, origin=origin)
             if duplicate:
                 return Appended(duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, True)
         size_bytes = len(batch)

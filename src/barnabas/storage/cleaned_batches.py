@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from barnabas.base.ids import NO_TIMESTAMP, Offset, ProducerEpoch, ProducerId, TimestampMs
+from barnabas.base.settings import LONG_MAX
 from barnabas.records import kernel
 from barnabas.records.batch import (
     CONTROL,
@@ -229,7 +230,7 @@ class BatchCleaner:
 
     @property
     def _new_horizon_ms(self) -> TimestampMs:
-        return self.now_ms + self.delete_retention_ms
+        return min(self.now_ms + self.delete_retention_ms, LONG_MAX)
 
     def _records(self, header: BatchHeader, batch: memoryview) -> Buffer:
         records = batch[HEADER_BYTES:]

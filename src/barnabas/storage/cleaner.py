@@ -33,7 +33,10 @@ logger = logging.getLogger(__name__)
 
 _KEY_MAP_LOAD_MAX: Final = 0.9
 """The key map never fills further than this."""
+_KEY_MAP_BYTES_MAX: Final = 2**31 - 1
 _IO_BYTES_MIN: Final = 64 * 1024
+_IO_BYTES_MAX: Final = 64 << 20
+"""Whatever the settings say, a pass takes no more memory than this for its keys, and to read and write with."""
 
 _LogKey: TypeAlias = tuple[str, TopicPartition]
 """A partition may lie in two log directories for a while, when it moves from one to the other."""
@@ -55,6 +58,7 @@ class LogCleaner:
         self._clock = clock
         self._random = random
         self._on_failure = on_failure
+        self._throttle = Throttle(clock, config.log_cleaner_io_max_bytes_per_second)
         self.reconfigure(config)
         self._offsets: dict[str, dict[TopicPartition, Offset]] = {}
         self._unwritten: list[str] = []
@@ -73,13 +77,17 @@ class LogCleaner:
         """Of the dirtiest log when work was last looked for."""
 
     def reconfigure(self, config: LogManagerConfig) -> None:
-        """Passes that have begun go on with what they began with."""
+        """Passes that have begun go on with the memory that they began with, and with the new speed."""
         self._config = config
-        self._throttle = Throttle(self._clock, config.log_cleaner_io_max_bytes_per_second)
+        self._throttle.limit(config.log_cleaner_io_max_bytes_per_second)
         load = min(config.log_cleaner_io_buffer_load_factor, _KEY_MAP_LOAD_MAX) / _KEY_MAP_LOAD_MAX
         self._settings = CleanerSettings(
-            key_map_bytes=int(config.log_cleaner_dedupe_buffer_size / config.log_cleaner_threads * load),
-            io_bytes=max(_IO_BYTES_MIN, config.log_cleaner_io_buffer_size // config.log_cleaner_threads),
+            key_map_bytes=min(
+                int(config.log_cleaner_dedupe_buffer_size / config.log_cleaner_threads * load), _KEY_MAP_BYTES_MAX
+            ),
+            io_bytes=min(
+                max(_IO_BYTES_MIN, config.log_cleaner_io_buffer_size // config.log_cleaner_threads), _IO_BYTES_MAX
+            ),
         )
 
     # -- facts ---------------------------------------------------------------------------------------------------
@@ -141,8 +149,8 @@ class LogCleaner:
             return self._checkpoint_work(self._unwritten.pop(0))
         if self._paused:
             return self._pass_work(self._paused.pop(0))
-        now_ms = self._clock.now_ms()
-        if len(self._jobs) >= self._config.log_cleaner_threads or now_ms < self._look_again_ms:
+        is_resting = self._clock.steady_ms() < self._look_again_ms
+        if len(self._jobs) >= self._config.log_cleaner_threads or is_resting:
             return None
         job = self._begin_dirtiest(logs)
         if job is None:
@@ -152,7 +160,7 @@ class LogCleaner:
 
     def roll_overdue(self, log: Log) -> bool:
         """Closes the active segment of a log that gets no appends, so that its records can be compacted in time."""
-        if not is_roll_due(log.segments.active, log.config, self._clock.now_ms()):
+        if not is_roll_due(log.segments.active, log.config, self._clock.settled_ms()):
             return False
         log.write()
         log.roll()
@@ -165,7 +173,7 @@ class LogCleaner:
             log.config,
             first_dirty=self.first_dirty_offset(log),
             stable_offset=min(log.last_stable_offset, log.recovery_point),
-            now_ms=self._clock.now_ms(),
+            now_ms=self._clock.settled_ms(),
         )
 
     def cancel(self, log: Log) -> None:
@@ -250,7 +258,7 @@ class LogCleaner:
         self.passes += 1
 
     def _back_off(self) -> None:
-        self._look_again_ms = self._clock.now_ms() + self._config.log_cleaner_backoff_ms
+        self._look_again_ms = self._clock.steady_ms() + self._config.log_cleaner_backoff_ms
 
     def _checkpoint_work(self, directory: str) -> Work:
         def run() -> None:

@@ -184,7 +184,7 @@ class CleaningJob:
             self._account()
             if self._cleaner is None:
                 self._cleaner = self._prepare()
-            self._cleaner.now_ms = self._clock.now_ms()
+            self._cleaner.now_ms = self._clock.settled_ms()
             if self._groups:
                 self._clean_group(self._cleaner, self._groups[0])
         except _Cancelled:

@@ -13,7 +13,7 @@ from threading import Lock
 
 from barnabas.base.clock import Clock
 from barnabas.base.filesystem import File, FileSystem
-from barnabas.base.ids import Offset, TimestampMs
+from barnabas.base.ids import Offset, SteadyMs
 from barnabas.storage.checkpoints import write_leader_epochs
 from barnabas.storage.epochs import EpochEntry
 from barnabas.storage.settings import LogConfig
@@ -101,7 +101,7 @@ class Flushing:
 
     __slots__ = ("_flushed_ms", "_plan", "has_new_names", "messages")
 
-    def __init__(self, now_ms: TimestampMs) -> None:
+    def __init__(self, now_ms: SteadyMs) -> None:
         self.messages = 0
         """Written since the last flush."""
         self.has_new_names = True
@@ -113,11 +113,11 @@ class Flushing:
     def is_running(self) -> bool:
         return self._plan is not None
 
-    def is_asked(self, config: LogConfig, now_ms: TimestampMs) -> bool:
+    def is_asked(self, config: LogConfig, now_ms: SteadyMs) -> bool:
         """Whether the topic's settings want a flush before anything more is acknowledged."""
         return self.messages >= config.flush_messages or now_ms - self._flushed_ms >= config.flush_ms
 
-    def begin(self, plan: FlushPlan, directory: str, now_ms: TimestampMs, *, is_whole: bool) -> None:
+    def begin(self, plan: FlushPlan, directory: str, now_ms: SteadyMs, *, is_whole: bool) -> None:
         """This plan runs now. A whole one covers everything up to now, another only the segments that are complete."""
         if self.has_new_names:
             plan.directory = directory

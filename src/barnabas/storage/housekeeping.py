@@ -5,6 +5,8 @@ renames, producers expire) and returns jobs for what may block. A log that was j
 `flush_if_due`, so that `flush.messages` does not wait for the round; one flush covers all that was written before it
 began, and a log has one at a time: that is group commit.
 
+Intervals go by the steady clock, the age of records by the settled one (`barnabas.base.clock`).
+
 | what | how often |
 |---|---|
 | flush | `flush.messages`, `flush.ms`, after a roll |
@@ -27,9 +29,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
 
+from barnabas.base.clock import Clock
 from barnabas.base.errors import DiskFailed
 from barnabas.base.filesystem import FileSystem
-from barnabas.base.ids import TimestampMs, TopicPartition
+from barnabas.base.ids import SteadyMs, TopicPartition
 from barnabas.base.metrics import Histogram
 from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.directories import LogDirectories
@@ -49,7 +52,7 @@ OnFailure: TypeAlias = Callable[[LogDirectory, DiskFailed], None]
 
 @dataclass(frozen=True, slots=True)
 class _DoomedDirectory:
-    due_ms: TimestampMs
+    due_ms: SteadyMs
     directory: LogDirectory
     path: str
 
@@ -59,11 +62,11 @@ class _Timer:
 
     __slots__ = ("_due_ms", "_interval_ms")
 
-    def __init__(self, first_ms: TimestampMs, interval_ms: int) -> None:
+    def __init__(self, first_ms: SteadyMs, interval_ms: int) -> None:
         self._due_ms = first_ms
         self._interval_ms = interval_ms
 
-    def strikes(self, now_ms: TimestampMs) -> bool:
+    def strikes(self, now_ms: SteadyMs) -> bool:
         if now_ms < self._due_ms:
             return False
         self._due_ms = now_ms + self._interval_ms
@@ -82,7 +85,7 @@ class Housekeeping:
         config: LogManagerConfig,
         directories: LogDirectories,
         *,
-        now_ms: TimestampMs,
+        clock: Clock,
         on_failure: OnFailure,
         cleaner: LogCleaner | None,
         flush_seconds: Histogram,
@@ -91,10 +94,12 @@ class Housekeeping:
         self._config = config
         self._directories = directories
         self._on_failure = on_failure
+        self._clock = clock
         self._cleaner = cleaner
         self._flush_seconds = flush_seconds
         self._doomed: list[_DoomedDirectory] = []
         self._awaiting_retention: deque[TopicPartition] = deque()
+        now_ms = clock.steady_ms()
         first_ms = now_ms + config.log_initial_task_delay_ms
         self._retention = _Timer(first_ms, config.log_retention_check_interval_ms)
         self._recovery_points = _Timer(first_ms, config.log_flush_offset_checkpoint_interval_ms)
@@ -108,9 +113,10 @@ class Housekeeping:
         """Intervals are those of the start."""
         self._config = config
 
-    def due_work(self, now_ms: TimestampMs) -> list[Work]:
+    def due_work(self, now_ms: SteadyMs) -> list[Work]:
+        self._clock.settled_ms()  # so that a clock that was set is noticed soon, whether or not anything is due
         if self._expiry.strikes(now_ms):
-            self._expire_producers(now_ms)
+            self._expire_producers()
         self._apply_retention(now_ms)
         return [
             *self._flushes(now_ms),
@@ -129,12 +135,12 @@ class Housekeeping:
 
     # -- flushing ------------------------------------------------------------------------------------------------
 
-    def _flushes(self, now_ms: TimestampMs) -> Iterator[Work]:
+    def _flushes(self, now_ms: SteadyMs) -> Iterator[Work]:
         for directory, log in self._online():
             if work := self.flush_if_due(directory, log, now_ms):
                 yield work
 
-    def flush_if_due(self, directory: LogDirectory, log: Log, now_ms: TimestampMs) -> Work | None:
+    def flush_if_due(self, directory: LogDirectory, log: Log, now_ms: SteadyMs) -> Work | None:
         """Makes what is written durable, if it is time: all of it, or after a roll the segments that are complete.
 
         A log with staged records has its turn after they are written: who staged them must hear how that went.
@@ -162,7 +168,7 @@ class Housekeeping:
 
     # -- deleting ------------------------------------------------------------------------------------------------
 
-    def _apply_retention(self, now_ms: TimestampMs) -> None:
+    def _apply_retention(self, now_ms: SteadyMs) -> None:
         if self._retention.strikes(now_ms) and not self._awaiting_retention:
             self._awaiting_retention.extend(log.partition for _, log in self._online())
         for _ in range(min(RETENTION_LOGS_PER_ROUND, len(self._awaiting_retention))):
@@ -179,11 +185,11 @@ class Housekeeping:
         except DiskFailed as error:
             self._on_failure(directory, error)
 
-    def doom(self, directory: LogDirectory, path: str, due_ms: TimestampMs) -> None:
+    def doom(self, directory: LogDirectory, path: str, due_ms: SteadyMs) -> None:
         """A deleted partition's directory, to be removed when it is time."""
         self._doomed.append(_DoomedDirectory(due_ms, directory, path))
 
-    def _removals(self, now_ms: TimestampMs) -> Iterator[Work]:
+    def _removals(self, now_ms: SteadyMs) -> Iterator[Work]:
         for directory, log in self._online():
             if removals := log.take_doomed(now_ms):
                 yield self._removal(f"remove segments of {log.partition}", directory, removals)
@@ -203,10 +209,11 @@ class Housekeeping:
 
         return Job(title, run=run, finish=_nothing, failed=partial(self._on_failure, directory))
 
-    def _expire_producers(self, now_ms: TimestampMs) -> None:
+    def _expire_producers(self) -> None:
+        settled_ms = self._clock.settled_ms()
         for _, log in self._online():
             if len(log.producers):
-                log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
+                log.producers.expire(settled_ms, self._config.producer_id_expiration_ms)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
@@ -214,7 +221,7 @@ class Housekeeping:
         """Records were deleted by request: a crash must not bring them back an interval later."""
         self._start_offsets.hurry()
 
-    def _checkpoints(self, now_ms: TimestampMs) -> Iterator[Work]:
+    def _checkpoints(self, now_ms: SteadyMs) -> Iterator[Work]:
         with_points = self._recovery_points.strikes(now_ms)
         with_starts = self._start_offsets.strikes(now_ms)
         with_watermarks = self._high_watermarks.strikes(now_ms)

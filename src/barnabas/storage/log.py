@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Final
 
 from barnabas.base.errors import DiskFailed, DiskFull
-from barnabas.base.ids import Offset, TimestampMs
+from barnabas.base.ids import Offset, SteadyMs
 from barnabas.storage.appending import AppendableLog
 from barnabas.storage.checkpoints import write_leader_epochs
 from barnabas.storage.flush import FlushPlan
@@ -41,7 +41,7 @@ class Log(AppendableLog):
 
     # -- flushing ------------------------------------------------------------------------------------------------
 
-    def must_flush(self, now_ms: TimestampMs) -> bool:
+    def must_flush(self, now_ms: SteadyMs) -> bool:
         """Whether `flush.messages` or `flush.ms` want what was written to be durable before it is acknowledged."""
         return self.recovery_point < self.end_offset and self._flushing.is_asked(self.config, now_ms)
 
@@ -68,7 +68,7 @@ class Log(AppendableLog):
             raise
         if self.epochs.is_dirty:
             plan.write_epochs(self._epochs_path, self.epochs.entries)
-        self._flushing.begin(plan, self.directory, self._clock.now_ms(), is_whole=not complete_only)
+        self._flushing.begin(plan, self.directory, self._clock.steady_ms(), is_whole=not complete_only)
         return plan
 
     def _plan_files(self, plan: FlushPlan, complete_only: bool) -> None:
@@ -128,11 +128,10 @@ class Log(AppendableLog):
     def delete_due_segments(self) -> int:
         """Applies retention; returns how many segments were taken out of the log."""
         self.write()
-        now_ms = self._clock.now_ms()
         due = due_for_deletion(
             self.segments.facts(self.end_offset),
             self.config,
-            now_ms=now_ms,
+            now_ms=self._clock.settled_ms(),
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
         )
@@ -143,27 +142,28 @@ class Log(AppendableLog):
             except DiskFull:
                 count -= 1  # the active one stays for now; without the others there is room again
         if count:
-            self._delete_oldest(count, due.reason, now_ms)
+            self._delete_oldest(count, due.reason)
         return count
 
-    def _delete_oldest(self, count: int, reason: str, now_ms: TimestampMs) -> None:
+    def _delete_oldest(self, count: int, reason: str) -> None:
         doomed = [self.segments[slot] for slot in range(count)]
         self.delete_records_before(max(self.log_start_offset, self.segments[count].base_offset))
-        self._doom(doomed, now_ms)
+        self._doom(doomed)
         first_offset = self.segments[0].base_offset
         self.snapshots.remove_where(lambda offset: offset < first_offset)
         logger.info("%s: deleted %d segments (%s)", self.partition, count, reason)
 
-    def _doom(self, segments: Sequence[Segment], now_ms: TimestampMs) -> None:
+    def _doom(self, segments: Sequence[Segment]) -> None:
         """Takes segments out of the log; their files are renamed now and removed after `file.delete.delay.ms`."""
         self._is_untouched = False
+        due_ms = self._clock.steady_ms() + self.config.file_delete_delay_ms
         for segment in segments:
             self.segments.remove(segment)
             segment.rename(DELETED_SUFFIX)
             segment.drop_handles()
-            self._doomed.append((now_ms + self.config.file_delete_delay_ms, segment))
+            self._doomed.append((due_ms, segment))
 
-    def take_doomed(self, now_ms: TimestampMs) -> list[Callable[[], None]]:
+    def take_doomed(self, now_ms: SteadyMs) -> list[Callable[[], None]]:
         """The removals that are due, each for a worker thread to call."""
         if not self._doomed:
             return []
@@ -186,12 +186,11 @@ class Log(AppendableLog):
             return
         self.truncations += 1
         self._flushing.cancel()
-        now_ms = self._clock.now_ms()
         # The newest goes first: a crash in between must not leave a hole.
         gone = [segment for segment in reversed(self.segments) if segment.base_offset > offset]
         for segment in gone:
             segment.revoke_slices()
-        self._doom(gone, now_ms)
+        self._doom(gone)
         self.segments.active.truncate_to(offset)
         end_offset = self.segments.active.next_offset()
         if end_offset < self.log_start_offset:  # nothing is left that may be read
@@ -211,11 +210,10 @@ class Log(AppendableLog):
         self.write()
         self.truncations += 1
         self._flushing.cancel()
-        now_ms = self._clock.now_ms()
         old = list(self.segments)
         for segment in old:
             segment.revoke_slices()
-        self._doom(old, now_ms)
+        self._doom(old)
         self.segments.add(self._new_segment(offset))
         self.snapshots.remove_where(lambda taken: True)
         self.producers.clear()
@@ -244,11 +242,10 @@ class Log(AppendableLog):
         A crash at any moment leaves one set or the other: once every new segment is called `.swap`, recovery finishes
         what was begun; before, it removes what is there of them.
         """
-        now_ms = self._clock.now_ms()
         for segment in reversed(new):
             segment.rename(SWAP_SUFFIX)
         self._files.sync_directory(self.directory)
-        self._doom(old, now_ms)
+        self._doom(old)
         for segment in new:
             segment.attach(self._handles)
             segment.rename("")

@@ -26,7 +26,7 @@ from uuid import UUID
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, DiskFailed, DiskFull
 from barnabas.base.filesystem import FileSystem
-from barnabas.base.ids import Offset, TimestampMs, TopicPartition
+from barnabas.base.ids import Offset, SteadyMs, TopicPartition
 from barnabas.base.metric_table import FLUSH_SECONDS
 from barnabas.base.metrics import Histogram
 from barnabas.base.uuid import new_uuid
@@ -82,8 +82,8 @@ class LogManager:
         self._opening: Opening | None = None
         self._moving: set[TopicPartition] = set()
         """Partitions that are being created or deleted."""
-        self._retry_ms: TimestampMs = 0
-        self._warned_ms: dict[str, TimestampMs] = {}
+        self._retry_ms: SteadyMs = 0
+        self._warned_ms: dict[str, SteadyMs] = {}
         self.cleaner: LogCleaner | None = None
         if config.log_cleaner_enable:
             self.cleaner = LogCleaner(files, clock, random, config, on_failure=self.on_directory_failure)
@@ -92,7 +92,7 @@ class LogManager:
             files,
             config,
             self.directories,
-            now_ms=clock.now_ms(),
+            clock=clock,
             on_failure=self._on_failure,
             cleaner=self.cleaner,
             flush_seconds=Histogram(FLUSH_SECONDS.bounds) if flush_seconds is None else flush_seconds,
@@ -156,7 +156,7 @@ class LogManager:
         self._workers.run(opening.queues(on_progress), threads_each)
         opening.settle()
         for directory, path in opening.doomed:
-            self._housekeeping.doom(directory, path, self._clock.now_ms())
+            self._housekeeping.doom(directory, path, self._clock.steady_ms())
         self.directories.require_online()
         return opening.report
 
@@ -277,7 +277,7 @@ class LogManager:
             self._moving.discard(partition)
             directory.topic_ids.pop(partition, None)
             delay_ms = log.config.file_delete_delay_ms if log else 0
-            self._housekeeping.doom(directory, doomed_path, self._clock.now_ms() + delay_ms)
+            self._housekeeping.doom(directory, doomed_path, self._clock.steady_ms() + delay_ms)
             logger.info("%s: deleted, its files follow", partition)
 
         def failed(error: DiskFailed) -> None:
@@ -356,22 +356,22 @@ class LogManager:
 
     # -- from time to time ---------------------------------------------------------------------------------------
 
-    def due_work(self, now_ms: TimestampMs) -> list[Work]:
+    def due_work(self, now_ms: SteadyMs) -> list[Work]:
         """The jobs that are due, about once a second. Raises `AllDirectoriesOffline` when there is nothing left."""
         self.directories.require_online()
         return [*self._housekeeping.due_work(now_ms), *self._reopenings(now_ms)]
 
     def run_due_work(self) -> None:
         """Everything that is due, at once."""
-        for work in self.due_work(self._clock.now_ms()):
+        for work in self.due_work(self._clock.steady_ms()):
             perform(work)
 
     def flush_if_due(self, partition: TopicPartition) -> Work | None:
         """For a log that was just written: its flush, if the settings ask for one and none is under way."""
         directory, log = self.directories.served(partition)
-        return self._housekeeping.flush_if_due(directory, log, self._clock.now_ms())
+        return self._housekeeping.flush_if_due(directory, log, self._clock.steady_ms())
 
-    def _reopenings(self, now_ms: TimestampMs) -> Iterator[Work]:
+    def _reopenings(self, now_ms: SteadyMs) -> Iterator[Work]:
         """Logs that had no room to recover, or no descriptor to open a file with, get another chance."""
         if self._opening is None or now_ms < self._retry_ms:
             return
@@ -401,7 +401,7 @@ class LogManager:
         if not is_full and error.errno not in _NOT_THE_DISK:
             self._take_offline(directory, error)
             return
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.steady_ms()
         if now_ms - self._warned_ms.get(directory.path, -_WARNING_INTERVAL_MS) >= _WARNING_INTERVAL_MS:
             self._warned_ms[directory.path] = now_ms
             logger.warning("%s: refused for now: %s", directory.path, error)

@@ -439,6 +439,8 @@ def seek_batch(file: File, position: Position, end: Position, offset: Offset) ->
         position += advance
         if is_found:
             return position
+    if position > end:
+        raise CorruptBatch(f"{file.path}: a batch ends {position - end} bytes after the segment")
     return None
 
 

@@ -6,6 +6,7 @@ Owner: the log.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
+from barnabas.base.errors import CorruptBatch
 from barnabas.base.ids import Offset, TimestampMs
 from barnabas.storage.retention import SegmentFacts
 from barnabas.storage.segment import FoundTimestamp, Segment
@@ -87,6 +88,8 @@ class Segments:
                 length = min(max_bytes, end - start)
                 if length < end - start and length < segment.batch_bytes_max:
                     first = segment.header_at(start).size_bytes
+                    if first > end - start:
+                        raise CorruptBatch(f"a batch of {first} bytes, of which {end - start} are there")
                     if length < first:
                         length = first if at_least_one else 0
                 return segment.slice(start, length) if length > 0 else None

@@ -1,10 +1,10 @@
 """The rows for every topic setting and every log setting of a broker.
 
 Names, types, defaults, ranges and what may change at run time are Apache Kafka 4.3's, except that a value
-which Kafka would accept and then misbehave with (a cleaner of no threads, a speed limit of zero, NaN) is
-refused here. A topic setting names the broker-wide ones that give its default; where those have the same
-type, default and range, their rows are made from the topic's. `barnabas.storage.settings` turns values into
-what the log reads.
+which Kafka would accept and then misbehave with (a cleaner of no threads, a billion threads, a speed limit of
+zero, an index without room for an entry, NaN) is refused here. A topic setting names the broker-wide ones that
+give its default; where those have the same type, default and range, their rows are made from the topic's.
+`barnabas.storage.settings` turns values into what the log reads.
 
 To add a setting: a row here, a field of the same name there, and the page written anew by
 `barnabas.cli.settings_page`.
@@ -18,7 +18,7 @@ from barnabas.base.settings import (
     Between,
     Dynamic,
     ListOf,
-    NegativeOrAtLeastOne,
+    NegativeOrAtLeast,
     OneOf,
     Setting,
     SettingTable,
@@ -52,6 +52,10 @@ _MIB = 1 << 20
 _AT_LEAST_0 = Between(0)
 _AT_LEAST_1 = Between(1)
 _MORE_THAN_0 = Between(0, low_is_excluded=True)
+_INDEX_BYTES_MIN = 1024
+"""An index without room for entries would give every batch a segment of its own."""
+THREADS = Between(1, 256)
+"""More threads than this do not make anything faster, and at some number the system refuses them."""
 _POLICIES = ListOf(re.compile("compact|delete"), "any of compact, delete")
 _CODEC_NAMES = OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"))
 _PATHS = ListOf(re.compile(".+"), "a comma-separated list of paths", may_be_empty=False)
@@ -82,7 +86,7 @@ TOPIC_SETTINGS = SettingTable("topic", (
            "A segment that would grow past this size is closed and a new one begun. Smaller segments let "
            "retention and compaction work in finer steps, at the price of more files.",
            "log.segment.bytes"),
-    _topic(SEGMENTS, "internal.segment.bytes", INT, None, None,
+    _topic(SEGMENTS, "internal.segment.bytes", INT, None, _AT_LEAST_1,
            "Replaces `segment.bytes` without its lower bound, for tests.",
            is_internal=True),
     _topic(SEGMENTS, "segment.ms", LONG, _WEEK_MS, _AT_LEAST_1,
@@ -93,7 +97,7 @@ TOPIC_SETTINGS = SettingTable("topic", (
            "Up to this much is taken off `segment.ms` at random, so that many partitions do not all roll "
            "at once.",
            "log.roll.jitter.ms", Synonym("log.roll.jitter.hours", _HOUR_MS)),
-    _topic(SEGMENTS, "segment.index.bytes", INT, 10 * _MIB, Between(4),
+    _topic(SEGMENTS, "segment.index.bytes", INT, 10 * _MIB, Between(_INDEX_BYTES_MIN),
            "Largest size of a segment's index file. A full index closes the segment too.",
            "log.index.size.max.bytes"),
     _topic(SEGMENTS, "index.interval.bytes", INT, 4096, _AT_LEAST_0,
@@ -241,7 +245,7 @@ LOG_SETTINGS = SettingTable("broker", (
     _broker(DIRECTORIES, "log.dir.failure.timeout.ms", LONG, 30_000, _AT_LEAST_1,
             "A broker that cannot tell the cluster within this time of a failed directory that held leaders "
             "stops."),
-    _broker(DIRECTORIES, "num.recovery.threads.per.data.dir", INT, 2, _AT_LEAST_1,
+    _broker(DIRECTORIES, "num.recovery.threads.per.data.dir", INT, 2, THREADS,
             "Partitions of one directory that are opened, recovered and closed at the same time.",
             Dynamic.YES),
     _broker(DIRECTORIES, "log.initial.task.delay.ms", LONG, 30_000, _AT_LEAST_0,
@@ -260,11 +264,11 @@ LOG_SETTINGS = SettingTable("broker", (
     _topic_default("log.segment.delete.delay.ms", "file.delete.delay.ms"),
     _topic_default("log.preallocate", "preallocate"),
     _topic_default("log.cleanup.policy", "cleanup.policy"),
-    _broker(RETENTION, "log.retention.ms", LONG, None, NegativeOrAtLeastOne(),
+    _broker(RETENTION, "log.retention.ms", LONG, None, NegativeOrAtLeast(),
             "Default of `retention.ms`. Not set, `log.retention.minutes` decides.", Dynamic.YES),
-    _broker(RETENTION, "log.retention.minutes", INT, None, NegativeOrAtLeastOne(),
+    _broker(RETENTION, "log.retention.minutes", INT, None, NegativeOrAtLeast(),
             "Default of `retention.ms` in minutes. Not set, `log.retention.hours` decides."),
-    _broker(RETENTION, "log.retention.hours", INT, 168, NegativeOrAtLeastOne(),
+    _broker(RETENTION, "log.retention.hours", INT, 168, NegativeOrAtLeast(),
             "Default of `retention.ms` in hours."),
     _topic_default("log.retention.bytes", "retention.bytes"),
     _broker(RETENTION, "log.retention.check.interval.ms", LONG, 5 * _MINUTE_MS, _AT_LEAST_1,
@@ -272,8 +276,9 @@ LOG_SETTINGS = SettingTable("broker", (
     _broker(COMPACTION, "log.cleaner.enable", BOOLEAN, True, None,
             "Whether compaction runs at all. Without it compacted topics, the consumers' offsets among "
             "them, only grow."),
-    _broker(COMPACTION, "log.cleaner.threads", INT, 1, _AT_LEAST_1,
-            "Logs that are compacted at the same time.", Dynamic.YES),
+    _broker(COMPACTION, "log.cleaner.threads", INT, 1, THREADS,
+            "Logs that are compacted at the same time; at most half of `background.threads`, so that other work "
+            "goes on.", Dynamic.YES),
     _broker(COMPACTION, "log.cleaner.dedupe.buffer.size", LONG, 128 * _MIB, _AT_LEAST_1,
             "Memory for the key maps of all cleaner threads together, at least 1 MiB for each. A log with "
             "more keys than fit is compacted in several passes.", Dynamic.YES),

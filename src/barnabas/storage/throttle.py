@@ -1,7 +1,8 @@
 """Keeps background work on the disk below a rate, so that it does not starve the appends.
 
 A token bucket that holds what a tenth of a second allows: whoever takes more than is there sleeps until the debt is
-paid. Any number of threads share one; they pay for each other.
+paid. Any number of threads share one; they pay for each other. The rate may change at any time, also for those that
+sleep: after a rate that was set too low by mistake nobody sleeps on.
 """
 
 from collections.abc import Callable
@@ -21,10 +22,18 @@ class Throttle:
         assert bytes_per_second > 0
         self._clock = clock
         self._bytes_per_second = bytes_per_second
-        self._burst_bytes = bytes_per_second * _BURST_SECONDS
-        self._available_bytes = self._burst_bytes
+        self._available_bytes = bytes_per_second * _BURST_SECONDS
         self._refilled = clock.monotonic()
         self._lock = Lock()
+
+    def limit(self, bytes_per_second: float) -> None:
+        """Changes the rate."""
+        assert bytes_per_second > 0
+        with self._lock:
+            if bytes_per_second != self._bytes_per_second:
+                self._bytes_per_second = bytes_per_second
+                self._available_bytes = bytes_per_second * _BURST_SECONDS
+                self._refilled = self._clock.monotonic()
 
     @property
     def is_limited(self) -> bool:
@@ -34,16 +43,18 @@ class Throttle:
         """Sleeps as long as it takes to have read or written so many bytes at the allowed rate."""
         if not self.is_limited:
             return
-        wait_seconds = self._charge(size_bytes)
-        while wait_seconds > 0 and not is_cancelled():
-            nap_seconds = min(wait_seconds, _NAP_SECONDS)
+        debt_bytes = self._charge(size_bytes)
+        while debt_bytes > 0 and not is_cancelled():
+            nap_seconds = min(debt_bytes / self._bytes_per_second, _NAP_SECONDS)
             self._clock.sleep(nap_seconds)
-            wait_seconds -= nap_seconds
+            debt_bytes -= nap_seconds * self._bytes_per_second
 
     def _charge(self, size_bytes: int) -> float:
+        """Takes what is there; returns how much is missing."""
         with self._lock:
             now = self._clock.monotonic()
-            refill_bytes = (now - self._refilled) * self._bytes_per_second
+            rate = self._bytes_per_second
+            refilled_bytes = self._available_bytes + (now - self._refilled) * rate
             self._refilled = now
-            self._available_bytes = min(self._burst_bytes, self._available_bytes + refill_bytes) - size_bytes
-            return max(0.0, -self._available_bytes / self._bytes_per_second)
+            self._available_bytes = min(rate * _BURST_SECONDS, refilled_bytes) - size_bytes
+            return max(0.0, -self._available_bytes)

@@ -3,7 +3,8 @@
 Pure. The checks are Kafka's for record batches of magic 2, with its error codes; in addition the offset deltas must be
 consecutive, which Kafka requires of compressed batches only. Changed are, where the topic asks for it, the timestamps
 (log-append time), the codec (`compression.type`), and a largest timestamp that the producer stated wrongly. Offsets and
-leader epoch are patched later, by the log.
+leader epoch are patched later, by the log. The bounds of timestamps are for clients: the broker's own coordinators are
+the ones to know what time it is.
 
 Decompression is streamed: a batch that claims to hold gigabytes is walked in bounded memory.
 """
@@ -47,7 +48,7 @@ def accept_batch(batch: memoryview, config: LogConfig, now_ms: TimestampMs, orig
     if summary is None:
         summary = summarize(header, batch, require_keys=config.is_compacted)
     is_append_time = config.is_log_append_time
-    if not (is_append_time or is_control):
+    if origin is Origin.CLIENT and not (is_append_time or is_control):
         _check_timestamps(summary, config, now_ms)
     if batch.readonly:
         batch = memoryview(bytearray(batch))

@@ -122,7 +122,7 @@ class ThreadWorkers:
                 _Lane(iter(queue), stack.enter_context(ThreadPoolExecutor(threads_each)), finished) for queue in queues
             ]
             # Two for each thread, so that a thread need not wait for the owner; more would hold too many files open.
-            running = sum(lane.start_next() for lane in lanes for _ in range(2 * threads_each))
+            running = sum(lane.start(2 * threads_each) for lane in lanes)
             while running:
                 lane, work, future = finished.get()
                 try:
@@ -146,6 +146,13 @@ class _Lane:
         self._queue = queue
         self._executor = executor
         self._finished = finished
+
+    def start(self, count: int) -> int:
+        """Starts so many jobs, or as many as there are; returns how many."""
+        for started in range(count):
+            if not self.start_next():
+                return started
+        return count
 
     def start_next(self) -> int:
         """How many jobs were started: one, or none when the queue is empty."""

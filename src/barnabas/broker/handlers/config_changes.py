@@ -11,12 +11,14 @@ from typing import TypeAlias
 from barnabas.base.errors import InvalidSetting
 from barnabas.base.ids import topic_name_problem
 from barnabas.base.settings import Dynamic, Setting, SettingTable
+from barnabas.broker.audit import log_change, settings_text
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.handlers.config_resources import ResourceType, check_own_id
+from barnabas.broker.internal_topics import check_internal_config
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.broker.setting_table import SERVER_SETTINGS, missing_feature
-from barnabas.broker.settings import check_together
+from barnabas.broker.settings import CONNECTION_LIMITS, check_together, connections_max_from
 from barnabas.metadata.configs import update_broker_configs, update_topic_configs
 from barnabas.metadata.image import ClusterImage
 from barnabas.storage.setting_tables import TOPIC_SETTINGS
@@ -37,14 +39,14 @@ class ConfigChanger:
         """Raises what the resource is to be answered with."""
         if resource_type == ResourceType.TOPIC:
             self._services.check_topic(request, Operation.ALTER_CONFIGS, name)
-            await self._apply_to_topic(name, change, validate_only=validate_only)
+            await self._apply_to_topic(request, name, change, validate_only=validate_only)
         elif resource_type == ResourceType.BROKER:
             self._services.check_cluster(request, Operation.ALTER_CONFIGS)
-            await self._apply_to_broker(name, change, validate_only=validate_only)
+            await self._apply_to_broker(request, name, change, validate_only=validate_only)
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {resource_type} have no settings here")
 
-    async def _apply_to_topic(self, name: str, change: Change, *, validate_only: bool) -> None:
+    async def _apply_to_topic(self, request: Request, name: str, change: Change, *, validate_only: bool) -> None:
         services = self._services
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the defaults of all topics are settings of the broker")
@@ -53,32 +55,39 @@ class ConfigChanger:
         if name not in services.image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
         after: Configs = {}
+        told = ""
 
         def update(before: Configs) -> Configs:
-            nonlocal after
+            nonlocal after, told
             after = change(before, TOPIC_SETTINGS)
-            services.settings.topic_defaults(services.image, services.broker_id).with_topic_settings(after)
+            told = settings_text(before, after, TOPIC_SETTINGS)
+            defaults = services.settings.topic_defaults(services.image, services.broker_id)
+            check_internal_config(name, defaults.with_topic_settings(after))
             return after
 
         if validate_only:
             update(services.image.configs_of_topic(name))
             return
         await update_topic_configs(services.controllership, name, update)
+        if told:
+            log_change(request, "changed topic '%s': %s", name, told, topic=name)
         await services.until_served(lambda image: image.configs_of_topic(name) == after or name not in image.topics)
 
-    async def _apply_to_broker(self, name: str, change: Change, *, validate_only: bool) -> None:
+    async def _apply_to_broker(self, request: Request, name: str, change: Change, *, validate_only: bool) -> None:
         services = self._services
         if name:
             check_own_id(services.broker_id, name)
         owner = services.broker_id if name else None
         after: Configs = {}
+        told = ""
 
         def update(before: Configs) -> Configs:
-            nonlocal after
+            nonlocal after, told
             after = change(before, SERVER_SETTINGS)
+            told = settings_text(before, after, SERVER_SETTINGS)
             changed = [one for one in {**before, **after} if before.get(one) != after.get(one)]
             try:
-                self._check_broker(owner, changed, after)
+                self._check_broker(request, owner, changed, after)
             except InvalidSetting as error:
                 # Kafka's code for a broker's settings, where a topic's get INVALID_CONFIG.
                 raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
@@ -88,9 +97,12 @@ class ConfigChanger:
             update(services.image.configs_of_broker(owner))
             return
         await update_broker_configs(services.controllership, owner, update)
+        if told:
+            of = "all brokers" if owner is None else f"broker {owner}"
+            log_change(request, "changed %s: %s", of, told, broker=owner)
         await services.until_served(lambda image: image.configs_of_broker(owner) == after)
 
-    def _check_broker(self, owner: int | None, changed: list[str], after: Configs) -> None:
+    def _check_broker(self, request: Request, owner: int | None, changed: list[str], after: Configs) -> None:
         services = self._services
         for name in changed:
             if name in after:
@@ -105,7 +117,14 @@ class ConfigChanger:
                 owner: after,
             }
         )
-        check_together(services.settings.current(changed_image, services.broker_id))
+        texts = services.settings.current(changed_image, services.broker_id)
+        if not CONNECTION_LIMITS.isdisjoint(changed) and not connections_max_from(request.peer_host, texts):
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"no connection could come from {request.peer_host} any more, where this is asked from, and nobody"
+                " there could set it back; max.connections, and the limit of that address, must be at least 1",
+            )
+        check_together(texts)
 
 
 def _broker_setting(name: str) -> Setting:

@@ -1,19 +1,22 @@
 """CreatePartitions, versions 0 to 3: topics grow to a number of partitions; they never shrink.
 
 Answered when the new partitions are served here. The new ones go where the request says, or by the rule that placed the
-first ones. Records that have a key may go to another partition than before: that is the caller's to know.
+first ones. Records that have a key may go to another partition than before: that is the caller's to know. The topic of
+committed offsets is refused, because its groups would not be found again (Kafka lets it grow, and loses them).
 """
 
 from collections import Counter
 from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError
+from barnabas.broker.audit import log_change, partitions_text
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.deadlines import TIMED_OUT, milliseconds
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
+from barnabas.groups.partitions import OFFSETS_TOPIC
 from barnabas.metadata.image import ClusterImage
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -38,7 +41,7 @@ class CreatePartitionsHandler:
                 if counts[topic.name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has this topic twice")
                 self._services.check_topic(request, Operation.ALTER, topic.name)
-                await self._grow(topic, timeout_ms, validate_only=asked.validate_only)
+                await self._grow(request, topic, timeout_ms, validate_only=asked.validate_only)
             except BarnabasError as error:
                 code, message = refusal_of(error)
                 results.append({"name": topic.name, "error_code": code, "error_message": message})
@@ -46,9 +49,14 @@ class CreatePartitionsHandler:
                 results.append({"name": topic.name, "error_code": ErrorCode.NONE, "error_message": None})
         return {"throttle_time_ms": request.throttle_ms, "results": results}
 
-    async def _grow(self, topic: Any, timeout_ms: int, *, validate_only: bool) -> None:
+    async def _grow(self, request: Request, topic: Any, timeout_ms: int, *, validate_only: bool) -> None:
         services = self._services
         known = services.image.topics.get(topic.name)
+        if known is not None and topic.name == OFFSETS_TOPIC:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"{OFFSETS_TOPIC} cannot grow: its number of partitions decides where each group's offsets are",
+            )
         if known is not None and topic.count - len(known.partitions) > _PARTITIONS_TOGETHER_MAX:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS, f"at most {_PARTITIONS_TOGETHER_MAX} partitions can be added at once"
@@ -63,4 +71,7 @@ class CreatePartitionsHandler:
             return now is None or len(now.partitions) >= len(grown.partitions)
 
         if not validate_only:
+            count = len(grown.partitions)
+            message = "changed topic '%s' to %s"
+            log_change(request, message, topic.name, partitions_text(count), topic=topic.name, partitions=count)
             await services.until_served(is_served, timeout_ms)

@@ -12,11 +12,13 @@ from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import topic_name_problem
+from barnabas.broker.audit import log_change, partitions_text
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.config_views import topic_entries
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.deadlines import TIMED_OUT, milliseconds
 from barnabas.broker.handlers.errors import refusal_of
+from barnabas.broker.internal_topics import check_internal_config, internal_defaults
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.metadata.topics import TopicPlan
@@ -52,7 +54,7 @@ class CreateTopicsHandler:
                     )
                 plan = self._plan(request, topic)
                 if not asked.validate_only:
-                    await self._create(plan, timeout_ms)
+                    await self._create(request, plan, timeout_ms)
                 topics.append(self._created(plan))
             except BarnabasError as error:
                 topics.append(_refused(topic.name, error))
@@ -77,7 +79,7 @@ class CreateTopicsHandler:
         image = services.image
         configs: dict[str, str] = {}
         if topic_name_problem(topic.name) is None and topic.name not in image.topics:
-            configs = self._checked_configs(topic.configs)
+            configs = self._checked_configs(topic)
         if topic.assignments:
             return services.topics.plan_assigned(image, topic.name, _assignments(topic), configs)
         config = services.settings.config
@@ -87,19 +89,21 @@ class CreateTopicsHandler:
             factor = config.default_replication_factor
         return services.topics.plan(image, topic.name, partition_count, factor, configs)
 
-    def _checked_configs(self, given: Any) -> dict[str, str]:
-        configs: dict[str, str] = {}
-        for one in given:
+    def _checked_configs(self, topic: Any) -> dict[str, str]:
+        configs = dict(internal_defaults(topic.name))
+        for one in topic.configs:
             if one.value is None:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"{one.name} needs a value")
             configs[one.name] = one.value
         services = self._services
-        services.settings.topic_defaults(services.image, services.broker_id).with_topic_settings(configs)
+        defaults = services.settings.topic_defaults(services.image, services.broker_id)
+        check_internal_config(topic.name, defaults.with_topic_settings(configs))
         return configs
 
-    async def _create(self, plan: TopicPlan, timeout_ms: int) -> None:
+    async def _create(self, request: Request, plan: TopicPlan, timeout_ms: int) -> None:
         await self._services.topics.create(plan)
-        topic_id = plan.assignment.topic_id
+        name, count, topic_id = plan.assignment.topic, len(plan.assignment.partitions), plan.assignment.topic_id
+        log_change(request, "created topic '%s' with %s", name, partitions_text(count), topic=name, partitions=count)
         await self._services.until_served(lambda image: topic_id in image.topics_by_id, timeout_ms)
 
     def _created(self, plan: TopicPlan) -> Values:

@@ -1,5 +1,6 @@
 """DeleteGroups, versions 0 to 2: groups without members are removed, with their offsets."""
 
+from barnabas.broker.audit import TEXT_LENGTH_MAX, log_change
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.group_calls import ask_group
@@ -27,6 +28,8 @@ class DeleteGroupsHandler:
             if not self._services.allows_group(request, Operation.DELETE, group_id):
                 raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             await ask_group(self._services, group_id, lambda state, token, _: state.delete_group(group_id, token))
+            shown = group_id[:TEXT_LENGTH_MAX]
+            log_change(request, "deleted group '%s'", shown, group=shown)
         except KafkaError as error:
             return error.code
         return ErrorCode.NONE

@@ -4,17 +4,20 @@ Answered when the topic is not served here any more; its files are removed later
 refuses everything. A topic that the request names twice is refused and stays.
 """
 
+import logging
 from collections import Counter
 from typing import Any, Final
 from uuid import UUID
 
 from barnabas.base.errors import BarnabasError
+from barnabas.broker.audit import log_change
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.deadlines import TIMED_OUT, milliseconds
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
+from barnabas.groups.partitions import OFFSETS_TOPIC
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages import decode_request
@@ -49,6 +52,7 @@ class DeleteTopicsHandler:
             _check(name, topic_id, is_twice=is_twice)
             found_name, found_id = self._find(request, name, topic_id)
             await self._services.topics.delete(found_name, found_id)
+            _log_deletion(request, found_name)
             await self._services.until_served(lambda image: found_id not in image.topics_by_id, timeout_ms)
         except BarnabasError as error:
             code, message = refusal_of(error)
@@ -71,6 +75,14 @@ class DeleteTopicsHandler:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
         services.check_topic(request, Operation.DELETE, topic.name)
         return topic.name, topic.id
+
+
+def _log_deletion(request: Request, name: str) -> None:
+    if name == OFFSETS_TOPIC:
+        lost = "deleted topic '%s', and with it every group and its committed offsets"
+        log_change(request, lost, name, level=logging.WARNING, topic=name)
+    else:
+        log_change(request, "deleted topic '%s'", name, topic=name)
 
 
 def _check(name: Any, topic_id: UUID | None, *, is_twice: bool) -> None:

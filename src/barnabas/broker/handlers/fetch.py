@@ -67,7 +67,7 @@ class FetchHandler:
                 _wanted(fetch),
                 _forgotten(fetch),
                 uses_topic_ids=request.version >= TOPIC_ID_FROM,
-                now_ms=self._clock.now_ms(),
+                now_ms=self._clock.steady_ms(),
             )
         except KafkaError as error:
             self._respond(request, FetchResponse(error_code=error.code))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
+from barnabas.base.clock import Moment
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.request import Request
@@ -17,7 +18,7 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 
 _NOTHING: Final = memoryview(b"")
 
-GroupCall: TypeAlias = Callable[[GroupShardState, Token, int], Effects]
+GroupCall: TypeAlias = Callable[[GroupShardState, Token, Moment], Effects]
 """A call on the state with its token and the time."""
 
 
@@ -31,7 +32,7 @@ async def ask_group(services: Services, group_id: str, call: GroupCall) -> Any:
         if not future.done():  # whoever asked may have gone
             future.set_result(result)
 
-    shard.carry_out(call(shard.state, answer, coordinator.now_ms()))
+    shard.carry_out(call(shard.state, answer, coordinator.now()))
     result = await future
     if isinstance(result, ErrorCode) and result is not ErrorCode.NONE:
         raise KafkaError(result)
@@ -54,7 +55,7 @@ def ask_group_in_turn(
         check_group(services, request, Operation.READ, group_id)
         coordinator = services.groups.coordinator
         shard = coordinator.shard_for(group_id)
-        shard.carry_out(call(shard.state, answer, coordinator.now_ms()))
+        shard.carry_out(call(shard.state, answer, coordinator.now()))
     except KafkaError as error:
         answer(error.code)
 

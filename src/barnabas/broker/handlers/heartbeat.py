@@ -25,7 +25,7 @@ class HeartbeatHandler:
         else:
             try:
                 state = coordinator.shard_for(group_id).state
-                code = state.heartbeat(group_id, generation, member_id, instance_id, coordinator.now_ms())
+                code = state.heartbeat(group_id, generation, member_id, instance_id, coordinator.steady_ms())
             except KafkaError as error:
                 code = error.code
             if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:

@@ -16,6 +16,7 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError, InvalidSetting
 from barnabas.base.settings import SettingTable, SettingType
+from barnabas.broker.audit import log_change
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.config_changes import ConfigChanger, Configs
@@ -74,7 +75,9 @@ class IncrementalAlterConfigsHandler:
             check_level(one.name, None if is_deleted else one.value)
         if not validate_only:
             for one in configs:
-                set_level(one.name, None if one.config_operation == ConfigOperation.DELETE else one.value)
+                level = None if one.config_operation == ConfigOperation.DELETE else one.value
+                set_level(one.name, level)
+                log_change(request, "changed the level of logger %s to %s", one.name, level or "its default")
 
 
 def _check(configs: Sequence[Any]) -> None:

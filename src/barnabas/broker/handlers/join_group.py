@@ -48,7 +48,7 @@ class JoinGroupHandler:
             self._services,
             request,
             join.group_id,
-            lambda state, token, now_ms: state.join(join, token, now_ms),
+            lambda state, token, now: state.join(join, token, now),
             respond,
         )
 

@@ -27,7 +27,7 @@ class LeaveGroupHandler:
             result: LeaveResult = await ask_group(
                 self._services,
                 asked.group_id,
-                lambda state, token, now_ms: state.leave(asked.group_id, leaving, token, now_ms),
+                lambda state, token, now: state.leave(asked.group_id, leaving, token, now),
             )
         except KafkaError as error:
             result = LeaveResult(error.code, ())

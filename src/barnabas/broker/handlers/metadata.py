@@ -18,7 +18,9 @@ from uuid import UUID
 
 from barnabas.base.ids import topic_name_problem
 from barnabas.base.uuid import ZERO_UUID
+from barnabas.broker.audit import who
 from barnabas.broker.authorizer import Operation
+from barnabas.broker.auto_creation import AskedTopic
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.operations import NOT_TOLD, cluster_operations, topic_operations
 from barnabas.broker.handlers.topic_views import PartitionViews, broker_addresses, controller_id
@@ -127,7 +129,7 @@ class _Answer:
             self._services.groups.want_topic()
         else:
             counts = (config.num_partitions, config.default_replication_factor)
-            self._services.auto_creation.begin(self._image, name, *counts)
+            self._services.auto_creation.begin(self._image, AskedTopic(name, *counts, who(self._request)))
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _add(self, topic: Topic) -> None:

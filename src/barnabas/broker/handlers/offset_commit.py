@@ -108,7 +108,7 @@ class OffsetCommitHandler:
                 instance_id,
                 cast(list[OffsetToCommit], offsets),
                 pending,
-                coordinator.now_ms(),
+                coordinator.now(),
                 None if retention_ms == NO_RETENTION else retention_ms,
             )
         except KafkaError as error:

@@ -6,7 +6,8 @@ acks=0 has no answer, so a failure closes the connection, as in Kafka; acks=1 an
 is in the log, flushed if the topic asks for it, and, for all, on every in-sync replica. Each partition of a request
 succeeds or fails alone.
 
-A transactional id is refused: with an error at which clients stop at once.
+Nobody may write to an internal topic: its coordinator does that, without a request. (Kafka lets any client do it that
+calls itself `__admin_client`.) A transactional id is refused: with an error at which clients stop at once.
 """
 
 from struct import Struct
@@ -42,8 +43,6 @@ NO_ACKS: Final = 0
 ALL_ACKS: Final = -1
 _ACKS: Final = (ALL_ACKS, NO_ACKS, 1)
 _ZSTD_FROM: Final = 7
-_ADMIN_CLIENT: Final = "__admin_client"
-"""The client id with which Kafka's own coordinators write to internal topics."""
 _NO_OFFSET: Final = -1
 _BATCH_START: Final = Struct(">qiib")
 """Base offset, length, leader epoch, magic: what every format of Kafka's begins with, old ones too."""
@@ -109,8 +108,10 @@ class ProduceHandler:
         reply: list[ProducePartitionReply],
     ) -> None:
         partition = self.replicas.find(topic.name, topic.topic_id, wanted.index)
-        if self.replicas.is_internal(partition.name.topic) and request.client_id != _ADMIN_CLIENT:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is internal")
+        if self.replicas.is_internal(partition.name.topic):
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is internal: only the broker writes to it"
+            )
         records = _only_batch(wanted.records)
         base_offset, attributes = _OFFSET_AND_ATTRIBUTES.unpack_from(records)
         if request.version < _ZSTD_FROM and attributes & CODEC_MASK == Codec.ZSTD:

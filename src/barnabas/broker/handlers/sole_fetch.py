@@ -91,7 +91,7 @@ class SoleFetchHandler:
             return sole.session_id == NO_SESSION
         uses_topic_ids = sole.version >= TOPIC_ID_FROM
         fetch.told = self._sessions.advance_sole(
-            sole.session_id, sole.session_epoch, fetch.key, fetch.wanted, uses_topic_ids, self._clock.now_ms()
+            sole.session_id, sole.session_epoch, fetch.key, fetch.wanted, uses_topic_ids, self._clock.steady_ms()
         )
         return fetch.told is not None
 

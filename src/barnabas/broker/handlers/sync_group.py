@@ -50,6 +50,6 @@ class SyncGroupHandler:
                 self._services,
                 request,
                 sync.group_id,
-                lambda state, token, now_ms: state.sync(sync, token, now_ms),
+                lambda state, token, now: state.sync(sync, token, now),
                 respond,
             )

@@ -54,6 +54,21 @@ def test_cooperative_member_keeps_what_stays_with_it(broker: Broker, tmp_path: P
     assert members.overlaps() == []
 
 
+def test_consumer_of_the_newer_protocol_ends_at_once_and_says_why(broker: Broker) -> None:
+    """KIP-848 does not exist here; a consumer that asked for it would otherwise wait for ever, without a word."""
+    broker.create_topic("modern")
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "modern", "group.protocol": "consumer", **QUIET}
+    consumer = Consumer(settings)
+    try:
+        consumer.subscribe(["modern"])
+        message = consumer.poll(TIMEOUT_SECONDS)
+    finally:
+        consumer.close()
+    assert message is not None
+    assert message.error().code() == KafkaError._FATAL
+    assert "ConsumerGroupHeartbeat" in message.error().str()
+
+
 def test_spare_members_take_over(broker: Broker, tmp_path: Path) -> None:
     members, work = make_group(broker, "spare", "confluent", tmp_path, partitions=2)
     with members:

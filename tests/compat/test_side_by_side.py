@@ -9,6 +9,12 @@ from barnabas.testing import Broker
 from barnabas.wire.apis import APIS, ApiKey
 from tests.support.kafka import KafkaNode
 from tests.support.side_by_side import Intended, Pair, Side
+from tests.support.side_by_side_absent import (
+    tell_consumer_group_heartbeat,
+    tell_create_acls,
+    tell_delete_acls,
+    tell_describe_acls,
+)
 from tests.support.side_by_side_cast import GROUP_SETTINGS
 from tests.support.side_by_side_configs import tell_alter_configs, tell_describe_configs, tell_incremental_alter_configs
 from tests.support.side_by_side_fetch import (
@@ -71,6 +77,7 @@ INTENDED = (
     Intended(ApiKey.CREATE_TOPICS, KAFKA_SETS_MIN_ISR, field="*(min.insync.replicas).config_source"),
     Intended(ApiKey.DESCRIBE_CONFIGS, KAFKA_SETS_MIN_ISR, field="*(min.insync.replicas).*"),
     Intended(ApiKey.DESCRIBE_CONFIGS, KAFKA_SETS_MIN_ISR, "all brokers*", "*configs"),
+    Intended(ApiKey.DESCRIBE_CONFIGS, "a resource is described once, however often it is named", "several", "results"),
     Intended(
         ApiKey.DESCRIBE_CONFIGS,
         "there are no such threads, so that a change would have no effect",
@@ -84,6 +91,8 @@ INTENDED = (
         "the topic is deleted once and then unknown, where Kafka refuses both",
         "by name, and by id",
     ),
+    Intended(ApiKey.CONSUMER_GROUP_HEARTBEAT, "as a Kafka answers in which KIP-848 is turned off"),
+    Intended(ApiKey.DESCRIBE_GROUPS, "a group with thousands of members is shown once", "one twice"),
     Intended(ApiKey.FIND_COORDINATOR, NO_TRANSACTIONS, "transaction *"),
     Intended(ApiKey.INIT_PRODUCER_ID, NO_TRANSACTIONS, "transactional id", "error_code"),
     Intended(ApiKey.INIT_PRODUCER_ID, NO_TRANSACTIONS, "timeout of a transaction *", "error_code"),
@@ -121,6 +130,10 @@ STORIES: dict[ApiKey, Callable[[Pair], None]] = {
     ApiKey.DESCRIBE_CLUSTER: tell_describe_cluster,
     ApiKey.DESCRIBE_LOG_DIRS: tell_describe_log_dirs,
     ApiKey.LIST_CONFIG_RESOURCES: tell_list_config_resources,
+    ApiKey.DESCRIBE_ACLS: tell_describe_acls,
+    ApiKey.CREATE_ACLS: tell_create_acls,
+    ApiKey.DELETE_ACLS: tell_delete_acls,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: tell_consumer_group_heartbeat,
 }
 
 

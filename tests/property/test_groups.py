@@ -368,7 +368,7 @@ class GroupMachine(RuleBasedStateMachine):
         found = {
             (group, topic, partition): value.offset
             for group in GROUPS
-            for topic, offsets in self.shard.state.fetch_all_offsets(group).items()
+            for topic, offsets in self.shard.state.fetch_all_offsets(group)
             for partition, value in offsets
         }
         assert found == self.shard.offsets

@@ -39,16 +39,20 @@ class ServedBroker:
 
     async def ask(self, key: ApiKey, version: int, /, **values: Any) -> Any:
         """The answer, as a client of this version reads it."""
+        return await self.ask_bytes(key, version, write_request(key, version, values))
+
+    async def ask_bytes(self, key: ApiKey, version: int, request_body: bytes) -> Any:
+        """The same for what no client would write."""
         header = RequestHeader(key, version, 1, self.client_id, 0)
-        body = memoryview(write_request(key, version, values))
+        body = memoryview(request_body)
         direct = self.broker.dispatcher.direct.get(key)
         if direct is not None:
             slot = _FutureSlot()
-            direct(Request(header, body, slot, LISTENER, "127.0.0.1", lambda answered: None))
+            direct(Request(header, body, slot, LISTENER, "127.0.0.1", self.broker.dispatcher))
             reply = memoryview(await slot.reply)[LENGTH_BYTES:]
             return decode_response(key, version, reply[parse_response_header(key, version, reply).body_position :])
-        request = Request(header, body, _NoSlot(), LISTENER, "127.0.0.1", lambda answered: None)
-        answer = await self.broker.dispatcher.handlers[key](request)
+        request = Request(header, body, _NoSlot(), LISTENER, "127.0.0.1", self.broker.dispatcher)
+        answer = await self.broker.dispatcher.values_for(request)
         return decode_response(key, version, write_response(key, version, answer))
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> None:

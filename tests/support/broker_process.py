@@ -24,11 +24,27 @@ from typing import Self
 START_TIMEOUT_SECONDS = 60
 STOP_TIMEOUT_SECONDS = 60
 
+_UNCOMPILED = """
+import sys
+for name in ("records._kernel", "wire._sole_produce", "wire._sole_fetch", "wire._sole_commit", "net._framed_range"):
+    sys.modules["barnabas." + name] = None
+from barnabas.cli.main import main
+main()
+"""
 _READY = re.compile(r"is ready on (\S+?:\d+)[;\s]")
 
 
 class BrokerProcess:
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, data: Path | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        data: Path | None = None,
+        *,
+        is_compiled: bool = True,
+    ) -> None:
+        """Without `is_compiled` it runs as where no C compiler was at hand."""
+        self._program = ["-m", "barnabas.cli.main"] if is_compiled else ["-c", _UNCOMPILED]
         self.data_directory = data or directory / "data"
         self.log_file = directory / "broker.log"
         self.bootstrap = "127.0.0.1:0"
@@ -57,7 +73,7 @@ class BrokerProcess:
     def start(self) -> None:
         """Returns when clients are served."""
         assert self._process is None, "the broker runs already"
-        command = [sys.executable, "-m", "barnabas.cli.main", "up", "--listen", self.bootstrap]
+        command = [sys.executable, *self._program, "up", "--listen", self.bootstrap]
         command += ["--data-dir", str(self.data_directory)]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]

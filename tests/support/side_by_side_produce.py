@@ -48,9 +48,10 @@ def _corrupt(content: bytes) -> bytes:
     return content[:-1] + bytes([content[-1] ^ 0xFF])
 
 
-def _of_time(timestamp_ms: int) -> bytes:
+def _of_time(timestamp_ms: int, *, is_alone: bool = False) -> bytes:
     builder = BatchBuilder()
-    builder.append(NOW_MS, b"key", b"of now")
+    if not is_alone:
+        builder.append(NOW_MS, b"key", b"of now")
     builder.append(timestamp_ms, b"key", b"of another time")
     return bytes(builder.build())
 
@@ -101,6 +102,10 @@ BATCHES: dict[str, tuple[str, bytes]] = {
     "time in two hours": (ORDERS, _of_time(NOW_MS + 7_200_000)),
     "time of last year": (ORDERS, _of_time(NOW_MS - 31_536_000_000)),
     "no time": (ORDERS, _of_time(-1)),
+    "time before 1970": (ORDERS, _of_time(-2)),
+    "time before 1970, where old records are refused": (OLD_REFUSED, _of_time(-2)),
+    "time before all others": (ORDERS, _of_time(-(2**63), is_alone=True)),
+    "time after all others": (ORDERS, _of_time(2**63 - 1, is_alone=True)),
     "time before the limit": (OLD_REFUSED, _of_time(NOW_MS - 3_600_000)),
     "oversized": (SMALL, batch(value=bytes(1000))),
     "just small enough": (SMALL, batch(value=bytes(800))),

@@ -256,7 +256,7 @@ def test_commits_go_on_and_carry_the_time_of_the_clock(jump_ms: int, tmp_path: P
             assert log.segments.active.largest.timestamp >= clock.now_ms()
 
             await broker.broker.groups.coordinator.sweep()
-            assert state.fetch_offsets("g", "orders", [0]) == [found]
+            assert list(state.fetch_offsets("g", "orders", [0])) == [found]
 
     run(scenario())
 

@@ -377,6 +377,16 @@ def test_batch_is_admitted_whatever_its_age_where_no_bounds_are_set(kernel: Any)
 
 
 @each_kernel
+def test_batch_of_negative_timestamps_is_not_admitted_as_it_came(kernel: Any) -> None:
+    no_bound = 2**63 - 1
+    builder = BatchBuilder()
+    builder.append(-2, b"key", b"value")
+    batch = bytearray(builder.build())
+    rewrite(memoryview(batch), 0, -2)
+    assert kernel.admit_batch(batch, 0, 0, False, 1_500, no_bound, no_bound) is None
+
+
+@each_kernel
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec != Codec.NONE])
 def test_compressed_batch_is_not_admitted(kernel: Any, codec: Codec) -> None:
     assert kernel.admit_batch(bytearray(build_batch(3, codec=codec)), 0, 0, *LIMITS) is None

@@ -92,6 +92,7 @@ async def tell(directory: Path) -> Story:
         await served.create("gone")
         await make_traffic(client)
         await make_errors(client)
+        served.broker.dispatcher.measures.bugs.of("Metadata").value += 1  # which only a mistake of ours does
         busy = await scrape(served)
         await client.ask(ApiKey.DELETE_TOPICS, 6, topics=[{"name": "gone", "topic_id": None}], timeout_ms=1000)
         return Story(idle, busy, await scrape(served), len(batch_of(3)))

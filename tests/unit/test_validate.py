@@ -141,7 +141,13 @@ def test_compacted_topic_takes_markers() -> None:
     assert accept(marker_batch(1, 0, NOW_MS, is_commit=True), config, Origin.COORDINATOR)
 
 
-@pytest.mark.parametrize("timestamps", [[NOW_MS + 101], [NOW_MS, NOW_MS + 101], [NOW_MS - 201], [NOW_MS, NOW_MS - 201]])
+@pytest.mark.parametrize(
+    "timestamps",
+    [
+        *([NOW_MS + 101], [NOW_MS, NOW_MS + 101], [NOW_MS - 201], [NOW_MS, NOW_MS - 201]),
+        *([-2], [NOW_MS, -2], [-1, -2], [-(2**63)], [2**63 - 1]),
+    ],
+)
 def test_timestamp_out_of_bounds_is_invalid(timestamps: list[int]) -> None:
     config = LogConfig(message_timestamp_before_max_ms=200, message_timestamp_after_max_ms=100)
     assert refusal(batch_of(*timestamps), config) is ErrorCode.INVALID_TIMESTAMP
@@ -151,6 +157,14 @@ def test_timestamp_out_of_bounds_is_invalid(timestamps: list[int]) -> None:
 def test_timestamp_within_bounds_or_absent_is_taken(timestamp: int) -> None:
     config = LogConfig(message_timestamp_before_max_ms=200, message_timestamp_after_max_ms=100)
     assert accept(batch_of(timestamp), config).header.max_timestamp == timestamp
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_timestamp_before_1970_is_bounded_as_any_other(codec: Codec) -> None:
+    unbounded = LogConfig()
+    assert refusal(batch_of(-(2**63), codec=codec), unbounded) is ErrorCode.INVALID_TIMESTAMP
+    # As in Kafka, a batch whose timestamps are all negative has none for its largest.
+    assert accept(batch_of(-2, -3, codec=codec), unbounded).header.max_timestamp == -1
 
 
 def test_marker_with_any_timestamp_is_taken() -> None:

@@ -55,6 +55,10 @@ REQUEST_ERRORS: Final = Description(
     COUNTER, "barnabas_request_errors_total",
     "Error codes in answers, under Kafka's names. Every partition, topic or group that an answer refuses counts. Some "
     "belong to daily work: MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS.", ("api", "code"))
+REQUEST_BUGS: Final = Description(
+    COUNTER, "barnabas_request_bugs_total",
+    "Requests that failed by a mistake of the broker's own; each closed its connection. More than none should be "
+    "reported, with the log.", ("api",))
 FETCH_COLD_READS: Final = Description(
     COUNTER, "barnabas_fetch_cold_reads_total",
     "Ranges of log files that were not in the page cache and were read from the disk before they were sent.")
@@ -146,7 +150,7 @@ SECTIONS: Final = (
             CONNECTIONS_CLOSED_IDLE,
         ),
     ),
-    Section("Requests", "", (REQUESTS_RECEIVED, REQUEST_SECONDS, REQUEST_ERRORS, FETCH_COLD_READS)),
+    Section("Requests", "", (REQUESTS_RECEIVED, REQUEST_SECONDS, REQUEST_ERRORS, REQUEST_BUGS, FETCH_COLD_READS)),
     Section(
         "Topics",
         "The lines of a deleted topic go with it. A broker sends ranges of files and never looks at the records in "

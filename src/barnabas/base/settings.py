@@ -25,9 +25,12 @@ from enum import Enum, IntEnum
 from typing import Protocol, TypeAlias
 
 from barnabas.base.errors import InvalidSetting
+from barnabas.base.texts import SHOWN_LENGTH_MAX, shortened
 
 SettingValue: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
+TEXT_BYTES_MAX = 2**15 - 1
+"""Of a value: it is told to clients, whose protocol has room for no more."""
 LONG_MAX = 2**63 - 1
 DOUBLE_MAX = math.nextafter(math.inf, 0)
 
@@ -234,13 +237,15 @@ class Setting:
 
     def parse(self, text: str) -> SettingValue:
         """The value that `text` stands for; InvalidSetting says what would be allowed."""
+        if len(text) > TEXT_BYTES_MAX or len(text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
+            raise InvalidSetting(f"the value of {self.name} is too long: at most {TEXT_BYTES_MAX} bytes are possible")
         value = self._read(text.strip())
+        shown = "(hidden)" if self.is_sensitive else shortened(text)
         if value is None or (self.validator is not None and not self.validator.allows(value)):
-            shown = "(hidden)" if self.is_sensitive else text
             raise InvalidSetting(f"{self.name}={shown} is not allowed; it must be {self.allowed}")
         if self.unsupported and value != self.default:
             raise InvalidSetting(
-                f"{self.name}={text} is not possible: Barnabas has no {self.unsupported};"
+                f"{self.name}={shown} is not possible: Barnabas has no {self.unsupported};"
                 f" leave it out or at {self.format(self.default)}"
             )
         return value
@@ -307,7 +312,7 @@ class SettingTable:
         if setting is None:
             near = self._nearest(name)
             hint = f"; did you mean {near}?" if near else ""
-            raise InvalidSetting(f"there is no {self.kind} setting {name}{hint}")
+            raise InvalidSetting(f"there is no {self.kind} setting {shortened(name)}{hint}")
         return setting
 
     def parse(self, texts: Mapping[str, str]) -> dict[str, SettingValue]:
@@ -318,6 +323,8 @@ class SettingTable:
         return {setting.name: setting.default for setting in self}
 
     def _nearest(self, name: str) -> str | None:
+        if len(name) > SHOWN_LENGTH_MAX:  # nobody mistyped that, and it would take long to compare
+            return None
         for setting in self:
             if any(synonym.name == name for synonym in setting.synonyms):
                 return setting.name

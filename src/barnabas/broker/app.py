@@ -41,6 +41,7 @@ from barnabas.broker.measures import measure_broker, measure_lags
 from barnabas.broker.request_measures import RequestMeasures
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
+from barnabas.broker.slices import Slices
 from barnabas.groups.measures import measure_group_states, measure_groups
 from barnabas.metadata.controllership import claim_controller
 from barnabas.metadata.embedded import EmbeddedMetadata
@@ -196,6 +197,7 @@ class Broker:
             auto_creation=auto_creation,
             groups=self.groups,
             authorizer=AllowAll(),
+            slices=Slices(loop, parts.clock),
             clock=parts.clock,
             random=parts.random,
             workers=executor,
@@ -256,7 +258,7 @@ class Broker:
         clock = self._parts.clock
         measures = RequestMeasures(self.metrics, clock.monotonic)
         produce = ProduceHandler(self.replicas, self.tick, measures)
-        fetch = FetchHandler(loop, clock, self.replicas, sessions, config.fetch_max_bytes)
+        fetch = FetchHandler(loop, clock, self.replicas, sessions, self.services.slices, config.fetch_max_bytes)
         sole_fetch = SoleFetchHandler(fetch, loop, clock, self.replicas, sessions, measures)
         commit = OffsetCommitHandler(self.services, measures)
         # A shortcut knows the frame alone, and an authorizer wants to know who sent it.
@@ -275,6 +277,7 @@ class Broker:
                 **make_direct_handlers(self.services),
             },
             handlers=make_handlers(self.services),
+            slices=self.services.slices,
             measures=measures,
             on_bug=self._on_bug,
         )

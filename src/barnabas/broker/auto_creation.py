@@ -17,6 +17,7 @@ from barnabas.base.logs import RepeatedWarning, fields
 from barnabas.broker.audit import partitions_text
 from barnabas.metadata.image import INTERNAL_TOPICS, ClusterImage
 from barnabas.metadata.topics import TopicWriter
+from barnabas.storage.directory import CLUSTER_METADATA
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -40,9 +41,10 @@ class AutoCreation:
         self._refusals = RepeatedWarning(logger, asyncio.get_running_loop().time)
 
     def begin(self, image: ClusterImage, topic: AskedTopic) -> None:
-        """Internal topics are left to their coordinators."""
+        """Internal topics are left to their coordinators; Kafka's metadata log is no topic of ours."""
         name = topic.name
-        if name in self._tasks or name in INTERNAL_TOPICS or len(self._tasks) >= _TOGETHER_MAX:
+        is_reserved = name in INTERNAL_TOPICS or name == CLUSTER_METADATA.topic
+        if is_reserved or name in self._tasks or len(self._tasks) >= _TOGETHER_MAX:
             return
         task = asyncio.get_running_loop().create_task(self._create(image, topic))
         self._tasks[name] = task

@@ -17,6 +17,7 @@ from enum import IntEnum
 from itertools import dropwhile
 from typing import Final, NamedTuple
 
+from barnabas.base.errors import InvalidSetting
 from barnabas.base.settings import Dynamic, Setting, SettingValue
 from barnabas.broker.setting_table import SERVER_SETTINGS
 from barnabas.broker.settings import BrokerSettings
@@ -84,14 +85,21 @@ def topic_entries(
             continue
         synonyms = layers.synonyms(_synonym_names(setting))
         if setting.name in configs:
-            value: SettingValue = setting.parse(configs[setting.name])
-            own = ConfigSynonym(setting.name, setting.format(value), ConfigSource.TOPIC)
-            synonyms = (own, *synonyms)
+            text = _own_text(setting, configs[setting.name])
+            synonyms = (ConfigSynonym(setting.name, text, ConfigSource.TOPIC), *synonyms)
         else:
-            value = _topic_default(setting, layers.texts)
+            text = setting.format(_topic_default(setting, layers.texts))
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-        entries.append(ConfigEntry(setting, setting.format(value), source, synonyms))
+        entries.append(ConfigEntry(setting, text, source, synonyms))
     return entries
+
+
+def _own_text(setting: Setting, text: str) -> str:
+    """As it is used; or as it is, when another broker wrote it and it cannot be used here."""
+    try:
+        return setting.format(setting.parse(text))
+    except InvalidSetting:
+        return text
 
 
 def _synonym_names(setting: Setting) -> tuple[str, ...]:

@@ -2,37 +2,52 @@
 
 ApiVersions, Produce, Fetch and the calls of groups are called directly: they answer in the same tick, or keep the
 request and answer later. The shapes that clients send most of all do not even become a `Request`: their handler takes
-the frame by a shortcut (`barnabas.wire.sole_produce`, `sole_fetch`, `sole_commit`). Everything else is a coroutine that
-returns the answer's values, by kio's field names; it runs in a task of its own, and requests that are answered
-meanwhile wait in their connection for their turn.
+the frame by a shortcut (`barnabas.wire.sole_produce`, `sole_fetch`, `sole_commit`). Everything else is decoded here and
+given to a coroutine that returns the answer's values, by kio's field names, which are encoded here; it runs in a task
+of its own, in slices where it takes long, and requests that are answered meanwhile wait in their connection for their
+turn.
 
 Kafka's answer to what it does not serve is a closed connection; so is ours to a request that cannot be decoded.
+
+A stranger's request must not end the broker, not even by a mistake of ours. So an exception that nothing should raise
+closes the connection of its request, is counted (`barnabas_request_bugs_total`) and logged with its trace. A failed
+assertion is another matter: our own state may be wrong, and the broker stops.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from barnabas.base.errors import BarnabasError
 from barnabas.broker.request import Request
 from barnabas.broker.request_measures import RequestMeasures
+from barnabas.broker.slices import Slices
 from barnabas.net.connection import Connection
 from barnabas.net.replies import ReplySlot
-from barnabas.wire.answer_errors import answer_errors
 from barnabas.wire.apis import APIS
 from barnabas.wire.framing import RequestHeader, parse_request_header
-from barnabas.wire.messages import write_response
+from barnabas.wire.messages import decode_request_in_steps, write_response_in_steps
 
 logger = logging.getLogger(__name__)
 
 Values: TypeAlias = Mapping[str, object]
-DirectHandler: TypeAlias = Callable[[Request], None]
-Handler: TypeAlias = Callable[[Request], Awaitable[Values]]
+DirectHandler: TypeAlias = Callable[[Request], Coroutine[Any, Any, None] | None]
+"""Answers by itself; what it returns is work that takes longer than this turn of the event loop."""
+Handler: TypeAlias = Callable[[Request, Any], Awaitable[Values]]
+"""Gets the request and what it asks for, decoded by kio's class for its version."""
 Shortcut: TypeAlias = Callable[[memoryview, ReplySlot, "ClientConnection"], bool]
 """Says whether it took the frame, which may be anything that begins with the second byte of the API's key."""
 Fault: TypeAlias = Callable[[Request], bool]
 """What a test wants done to a request instead of handling it; says whether it took the request."""
+
+_LOGGED_SECONDS: Final = 60.0
+"""Mistakes of one API are logged once in this time, so that nobody fills a disk with their traces."""
+
+
+class RequestFailed(BarnabasError):  # noqa: N818 - a fact about a request, named as one
+    """A mistake of the broker's own, which the log tells more of. The request's connection is closed."""
 
 
 class Dispatcher:
@@ -44,16 +59,19 @@ class Dispatcher:
         shortcuts: Mapping[int, Shortcut],
         direct: Mapping[int, DirectHandler],
         handlers: Mapping[int, Handler],
+        slices: Slices,
         measures: RequestMeasures,
         on_bug: Callable[[BaseException], None],
     ) -> None:
-        """`on_bug` hears of an exception that no handler should raise: our own mistake, which ends the broker."""
+        """`on_bug` is called with a failed assertion, which stops the broker."""
         assert set(direct) | set(handlers) == set(APIS), "every API that is advertised has a handler"
         self.loop = loop
         self.shortcuts = shortcuts
         self.direct = direct
         self.handlers = handlers
         self.measures = measures
+        self._slices = slices
+        self._quiet_until: dict[int, float] = {}
         self._on_bug = on_bug
         self._tasks: set[asyncio.Task[None]] = set()
         self.fault: Fault | None = None
@@ -68,41 +86,54 @@ class Dispatcher:
             for code, times in request.errors.items():
                 measures.add_error(api_key, code, times)
 
+    def mistake(self, api_key: int, bug: BaseException) -> RequestFailed:
+        """What to close a request's connection with after an exception that it should not have raised."""
+        api = APIS[api_key].name if api_key in APIS else "unknown"
+        self.measures.bugs.of(api).value += 1
+        now = self.loop.time()
+        if now >= self._quiet_until.get(api_key, now):
+            self._quiet_until[api_key] = now + _LOGGED_SECONDS
+            logger.error("a %s request failed by a mistake of the broker's own", api, exc_info=bug)
+        if isinstance(bug, AssertionError):
+            self._on_bug(bug)
+        return RequestFailed(f"{api}: a mistake of the broker's own")
+
     def handle(self, request: Request) -> None:
         direct = self.direct.get(request.api_key)
-        if direct is not None:
-            direct(request)
-        else:
-            self._start(self.handlers[request.api_key], request)
+        if direct is None:
+            self._start(request, self._answer(request))
+        elif (work := direct(request)) is not None:
+            self._start(request, work)
 
-    def _start(self, handler: Handler, request: Request) -> None:
-        task = self.loop.create_task(self._run(handler, request))
+    def _start(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
+        task = self.loop.create_task(self._run(request, work))
         self._tasks.add(task)
-        task.add_done_callback(self._end)
+        task.add_done_callback(partial(self._end, request))
 
-    def _end(self, task: asyncio.Task[None]) -> None:
+    def _end(self, request: Request, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (bug := task.exception()) is not None:
-            self._on_bug(bug)
+            request.refuse(self.mistake(request.api_key, bug))
 
-    async def _run(self, handler: Handler, request: Request) -> None:
+    async def _run(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
         try:
-            values = await handler(request)
-            body = write_response(request.api_key, request.version, values)
-            await self._count_errors(request, values)
-            request.respond(body)
+            await work
         except BarnabasError as error:
             request.refuse(error)
 
-    async def _count_errors(self, request: Request, values: Values) -> None:
-        steps = answer_errors(request.api_key, request.version, values)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                request.errors = end.value or None
-                return
-            await asyncio.sleep(0)
+    async def _answer(self, request: Request) -> None:
+        await self._slices.begin()
+        values = await self.values_for(request)
+        steps = write_response_in_steps(request.api_key, request.version, values)
+        body = await self._slices.finish(steps)
+        request.errors = body.errors or None
+        request.respond(body)
+
+    async def values_for(self, request: Request) -> Values:
+        """What the handler of a request answers."""
+        api_key = request.api_key
+        asked = await self._slices.finish(decode_request_in_steps(api_key, request.version, request.body))
+        return await self.handlers[api_key](request, asked)
 
     async def stop(self) -> None:
         """Ends what is still being worked on."""
@@ -124,13 +155,18 @@ class ClientConnection:
     def on_request(self, slot: ReplySlot, frame: memoryview) -> None:
         dispatcher = self._dispatcher
         fault = dispatcher.fault
-        if fault is None and len(frame) > 1:
-            shortcut = dispatcher.shortcuts.get(frame[1])
-            if shortcut is not None and shortcut(frame, slot, self):
-                return
-        request = self.request_in(frame, slot)
-        if fault is None or not fault(request):
-            dispatcher.handle(request)
+        try:
+            if fault is None and len(frame) > 1:
+                shortcut = dispatcher.shortcuts.get(frame[1])
+                if shortcut is not None and shortcut(frame, slot, self):
+                    return
+            request = self.request_in(frame, slot)
+            if fault is None or not fault(request):
+                dispatcher.handle(request)
+        except BarnabasError:
+            raise
+        except Exception as bug:  # noqa: BLE001 - whatever it is, no request may end the broker: see the module's text
+            raise dispatcher.mistake(frame[1], bug) from None
 
     def request_in(self, frame: memoryview, slot: ReplySlot) -> Request:
         """What stands in a frame of this connection's."""
@@ -140,9 +176,7 @@ class ClientConnection:
     def request(self, header: RequestHeader, body: memoryview, slot: ReplySlot, began: float) -> Request:
         """A request of this connection's that came at this time."""
         connection = self._connection
-        return Request(
-            header, body, slot, connection.listener_name, connection.peer_host, self._dispatcher.observe, began
-        )
+        return Request(header, body, slot, connection.listener_name, connection.peer_host, self._dispatcher, began)
 
     def on_closed(self) -> None:
         """Requests that are still worked on answer into a closed slot, which drops the answer."""

@@ -94,14 +94,15 @@ class FetchPlan:
         return iter(self.partitions.items())
 
     def sent(self, key: PartitionKey) -> None:
-        """The partition was answered with data: others come first next time."""
-        if self.is_incremental:
+        """The partition was answered with data: others come first next time. While a request waited, a later one of
+        its session may have dropped the partition."""
+        if self.is_incremental and key in self.partitions:
             self.partitions.move_to_end(key)
 
 
-def plan_without_session(wanted: Iterable[tuple[PartitionKey, Wanted]]) -> FetchPlan:
+def plan_without_session(wanted: Partitions) -> FetchPlan:
     """Everything that a request names is answered, and nothing remembered."""
-    return FetchPlan(OrderedDict((key, SessionPartition(one)) for key, one in wanted), NO_SESSION, is_incremental=False)
+    return FetchPlan(wanted, NO_SESSION, is_incremental=False)
 
 
 class FetchSessions:
@@ -124,13 +125,13 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        wanted: Iterable[tuple[PartitionKey, Wanted]],
+        wanted: Partitions,
         forgotten: Iterable[PartitionKey],
         *,
         uses_topic_ids: bool,
         now_ms: SteadyMs,
     ) -> FetchPlan:
-        """What to answer; raises `KafkaError` when the request does not fit its session."""
+        """What to answer; raises `KafkaError` when the request does not fit its session. Keeps what is `wanted`."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(session_id, None)
             plan = plan_without_session(wanted)
@@ -206,14 +207,12 @@ class FetchSessions:
             assert session.partitions
 
 
-def _change(
-    session: FetchSession, wanted: Iterable[tuple[PartitionKey, Wanted]], forgotten: Iterable[PartitionKey]
-) -> None:
-    for key, one in wanted:
+def _change(session: FetchSession, wanted: Partitions, forgotten: Iterable[PartitionKey]) -> None:
+    for key, one in wanted.items():
         known = session.partitions.get(key)
         if known is None:
-            session.partitions[key] = SessionPartition(one)
+            session.partitions[key] = one
         else:
-            known.wanted = one
+            known.wanted = one.wanted
     for key in forgotten:
         session.partitions.pop(key, None)

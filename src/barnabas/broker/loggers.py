@@ -8,6 +8,7 @@ import logging
 from typing import Final
 
 from barnabas.base.errors import InvalidSetting
+from barnabas.base.texts import shortened
 
 ROOT: Final = "root"
 
@@ -32,9 +33,9 @@ def logger_levels() -> dict[str, str]:
 def check_level(name: str, level: str | None) -> None:
     """Refuses an unknown logger or level."""
     if name not in logger_levels():
-        raise InvalidSetting(f"there is no logger {name}")
+        raise InvalidSetting(f"there is no logger {shortened(name)}")
     if level is not None and level not in _LEVELS:
-        raise InvalidSetting(f"the level of {name} must be one of {', '.join(_LEVELS)}, not {level}")
+        raise InvalidSetting(f"the level of {name} must be one of {', '.join(_LEVELS)}, not {shortened(level)}")
 
 
 def set_level(name: str, level: str | None) -> None:

@@ -8,10 +8,12 @@ from collections.abc import Callable, MutableMapping, Sequence
 from typing import Final, Protocol
 
 from barnabas.base.errors import BarnabasError
-from barnabas.net.replies import Piece, Reply, release_ranges
+from barnabas.net.replies import Buffer, Piece, Reply, release_ranges
 from barnabas.wire.framing import RequestHeader, response_start
 
 ANONYMOUS: Final = "User:ANONYMOUS"
+_JOINED_BYTES_MAX: Final = 64 << 10
+"""A larger body is sent after its header, not copied behind it."""
 
 
 class AnswerSlot(Protocol):
@@ -22,11 +24,23 @@ class AnswerSlot(Protocol):
     def fail(self, error: BarnabasError) -> None: ...
 
 
+class RequestOwner(Protocol):
+    """The dispatcher, as its requests see it."""
+
+    def observe(self, request: "Request") -> None:
+        """The answer is handed over."""
+        ...
+
+    def mistake(self, api_key: int, bug: Exception) -> BarnabasError:
+        """An exception that no request should raise; returns what its connection is closed with."""
+        ...
+
+
 class Request:
     """Answered exactly once: by `respond`, `respond_in_pieces`, `respond_nothing` or `refuse`."""
 
     __slots__ = (
-        "_on_answered",
+        "_owner",
         "_slot",
         "api_key",
         "began",
@@ -48,11 +62,10 @@ class Request:
         slot: AnswerSlot,
         listener: str,
         peer_host: str,
-        on_answered: "Callable[[Request], None]",
+        owner: RequestOwner,
         began: float = 0.0,
     ) -> None:
-        """`began` is when it came, as `RequestMeasures.now` tells it; `on_answered` is called when the answer is handed
-        over."""
+        """`began` is when it came, as `RequestMeasures.now` tells it."""
         self.api_key, self.version, self.correlation_id, self.client_id, _ = header
         self.began = began
         self.body = body
@@ -63,7 +76,7 @@ class Request:
         self.errors: MutableMapping[int, int] | None = None
         """How often the answer carries which error code; None when it carries none."""
         self._slot = slot
-        self._on_answered = on_answered
+        self._owner = owner
 
     def add_error(self, code: int, times: int = 1) -> None:
         """The answer will carry this code, for the whole request or for a part of it: so that errors are counted."""
@@ -71,9 +84,20 @@ class Request:
             self.errors = {}
         self.errors[code] = self.errors.get(code, 0) + times
 
-    def respond(self, body: bytes) -> None:
-        self._slot.complete(response_start(self.api_key, self.version, self.correlation_id, len(body)) + body)
-        self._on_answered(self)
+    def attempt(self, work: Callable[[], None]) -> None:
+        """Does a part of this request's work in a later turn; what goes wrong there ends this request alone."""
+        try:
+            work()
+        except BarnabasError as error:
+            self.refuse(error)
+        except Exception as bug:  # noqa: BLE001 - as in `dispatch`, which sorts them
+            self.refuse(self._owner.mistake(self.api_key, bug))
+
+    def respond(self, body: Buffer) -> None:
+        """The body must not change afterwards."""
+        start = response_start(self.api_key, self.version, self.correlation_id, len(body))
+        self._slot.complete(start + body if len(body) <= _JOINED_BYTES_MAX else [start, body])
+        self._owner.observe(self)
 
     def respond_in_pieces(self, pieces: Sequence[Piece], body_bytes: int) -> None:
         """For answers with file ranges between the bytes, `body_bytes` in all; the first piece is bytes."""
@@ -81,12 +105,12 @@ class Request:
         assert isinstance(first, bytes)
         start = response_start(self.api_key, self.version, self.correlation_id, body_bytes)
         self._slot.complete([start + first, *others])  # one piece less to send
-        self._on_answered(self)
+        self._owner.observe(self)
 
     def respond_nothing(self) -> None:
         """The protocol has no answer for this request (acks=0)."""
         self._slot.complete(None)
-        self._on_answered(self)
+        self._owner.observe(self)
 
     def lose_answer(self, reason: BarnabasError) -> None:
         """Whatever it is answered with, the connection is closed instead: for tests."""
@@ -95,7 +119,7 @@ class Request:
     def refuse(self, error: BarnabasError) -> None:
         """There is no answer but a closed connection."""
         self._slot.fail(error)
-        self._on_answered(self)
+        self._owner.observe(self)
 
 
 class _LosingSlot:

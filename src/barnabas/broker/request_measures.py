@@ -1,4 +1,4 @@
-"""What is measured of every request: how long its answer took, and the error codes in it."""
+"""What is measured of every request: how long its answer took, the error codes in it, and our own mistakes."""
 
 from collections.abc import Callable, Mapping
 
@@ -18,6 +18,7 @@ class RequestMeasures:
         self.seconds: Mapping[int, Histogram] = {key: seconds.of(api.name) for key, api in APIS.items()}
         """By API key: those that answer without a `Request` observe by themselves."""
         self._errors = metrics.counters(table.REQUEST_ERRORS)
+        self.bugs = metrics.counters(table.REQUEST_BUGS)
 
     def add_error(self, api_key: int, code: int, times: int = 1) -> None:
         """Answers of this API carry this code so many times more."""

@@ -9,11 +9,13 @@ from random import Random
 from typing import Final
 
 from barnabas.base.clock import Clock
+from barnabas.base.texts import shortened
 from barnabas.broker.authorizer import Authorizer, Operation, Resource
 from barnabas.broker.auto_creation import AutoCreation
 from barnabas.broker.groups import Groups
 from barnabas.broker.request import Request
 from barnabas.broker.settings import BrokerSettings
+from barnabas.broker.slices import Slices
 from barnabas.metadata.controllership import Controllership
 from barnabas.metadata.identity import ProducerIds
 from barnabas.metadata.image import ClusterImage
@@ -42,6 +44,8 @@ class Services:
     auto_creation: AutoCreation
     groups: Groups
     authorizer: Authorizer
+    slices: Slices
+    """For what may take long on the event loop."""
     clock: Clock
     random: Random
     workers: Executor
@@ -63,7 +67,9 @@ class Services:
 
     def check_topic(self, request: Request, operation: Operation, name: str) -> None:
         if not self.allows_topic(request, operation, name):
-            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{operation.value} is not allowed on '{name}'")
+            raise KafkaError(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{operation.value} is not allowed on '{shortened(name)}'"
+            )
 
     def check_cluster(self, request: Request, operation: Operation) -> None:
         if not self.allows_cluster(request, operation):

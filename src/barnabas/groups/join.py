@@ -31,10 +31,10 @@ from barnabas.groups.rebalance import (
     remove_member,
     session_timer,
 )
-from barnabas.groups.records import TEXT_BYTES_MAX
 from barnabas.groups.requests import UNKNOWN_MEMBER_ID, JoinRequest, JoinResult
 from barnabas.groups.transitions import GroupState
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.primitives import TEXT_BYTES_MAX
 
 NewUuidText = Callable[[], str]
 

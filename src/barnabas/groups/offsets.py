@@ -11,7 +11,7 @@ Offsets expire `offsets.retention.minutes` after
 A commit that carries its own time of expiry (old clients) goes by that one.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -19,12 +19,12 @@ from barnabas.base.uuid import ZERO_UUID
 from barnabas.groups.effects import DurableRecord, Effects
 from barnabas.groups.group import Group
 from barnabas.groups.rebalance import Step
-from barnabas.groups.records import TEXT_BYTES_MAX, CommittedOffset, OffsetChange, decode_offset, encode_offset
+from barnabas.groups.records import CommittedOffset, OffsetChange, decode_offset, encode_offset
 from barnabas.groups.requests import OffsetToCommit
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.transitions import GroupState
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.primitives import INT32
+from barnabas.wire.primitives import INT32, TEXT_BYTES_MAX
 
 # Looking a member of an enumeration up costs as much as a call, and commits are many.
 _NONE: Final = ErrorCode.NONE
@@ -87,19 +87,18 @@ def _is_too_large(metadata: str, units_max: int) -> bool:
 # --- fetch ------------------------------------------------------------------------------------------------
 
 
-def fetch(group: Group, topic: str, partitions: Iterable[int], topic_id: UUID) -> list[CommittedOffset | None]:
-    """The offsets of these partitions. One of an earlier topic with the same name counts as none."""
-    committed = group.offsets.get(topic)
-    if committed is None:
-        return [None for _ in partitions]
-    return [_of_topic(committed.get(partition), topic_id) for partition in partitions]
+def fetch(group: Group, topic: str, partitions: Iterable[int], topic_id: UUID) -> Iterator[CommittedOffset | None]:
+    """The offsets of these partitions, decoded one by one. One of an earlier topic with the same name counts as
+    none."""
+    committed = group.offsets.get(topic, {})
+    return (_of_topic(committed.get(partition), topic_id) for partition in partitions)
 
 
-def fetch_all(group: Group) -> dict[str, list[tuple[int, CommittedOffset]]]:
-    return {
-        topic: [(partition, decode_offset(value)) for partition, value in sorted(group.offsets[topic].items())]
-        for topic in sorted(group.offsets)
-    }
+def fetch_all(group: Group) -> Iterator[tuple[str, Iterator[tuple[int, CommittedOffset]]]]:
+    """All offsets by topic, decoded one by one; what changes meanwhile may be told or not."""
+    for topic in sorted(group.offsets):
+        values = sorted(group.offsets.get(topic, {}).items())
+        yield topic, ((partition, decode_offset(value)) for partition, value in values)
 
 
 def _of_topic(value: bytes | None, topic_id: UUID) -> CommittedOffset | None:

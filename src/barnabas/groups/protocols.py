@@ -21,6 +21,7 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 """What a member can do, preferred first, each with its metadata."""
 
 _VERSION_BYTES: Final = 2
+_TOPICS_MAX: Final = 10_000
 
 _Key = TypeVar("_Key")
 
@@ -90,6 +91,8 @@ def _topics_of(subscription: bytes) -> Sequence[str]:
     if len(subscription) < _VERSION_BYTES or subscription[0] & 0x80:
         raise ValueError("no version, or a negative one")
     count, position = read_count(subscription, _VERSION_BYTES, False)
+    if count > _TOPICS_MAX:
+        raise ValueError(f"{count} topics are too many to look at")
     topics = []
     for _ in range(count):
         topic, position = read_string(subscription, position, False)

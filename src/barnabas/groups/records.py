@@ -54,9 +54,6 @@ GROUP_VALUE_VERSION: Final = 3
 _NEWEST_VERSION: Final = 4
 _FLEXIBLE_VERSION: Final = 4
 
-TEXT_BYTES_MAX: Final = 2**15 - 1
-"""What a group id, a member id and the like may have, because their length is an int16 here."""
-
 _PLAIN_OFFSET: Final = Struct(">hqiBqB")
 _PLAIN_OFFSET_WITH_TOPIC_ID: Final = Struct(">hqiBqBBB16s")
 _OFFSET_AND_EPOCH: Final = Struct(">qi")

@@ -10,7 +10,8 @@ first alone; for the expiry of offsets the wall clock's time is a settled one (`
 Not here: authorization, empty group ids, whether topics exist; the handlers do that.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import repeat
 from uuid import UUID
 
 from barnabas.base.clock import Moment
@@ -23,7 +24,7 @@ from barnabas.groups import sync as syncing
 from barnabas.groups.effects import Effects, Reply, TimerKey, TimerKind, Token
 from barnabas.groups.logged import LoggedGroups
 from barnabas.groups.rebalance import Step, complete_join, initial_delay_over, session_timer_fired
-from barnabas.groups.records import TEXT_BYTES_MAX, CommittedOffset, GroupMetadata, offset_in
+from barnabas.groups.records import CommittedOffset, GroupMetadata, offset_in
 from barnabas.groups.requests import (
     CLASSIC_GROUP_TYPE,
     UNKNOWN_MEMBER_ID,
@@ -42,7 +43,9 @@ from barnabas.groups.requests import (
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.transitions import GroupState
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.primitives import TEXT_BYTES_MAX
 
+_LAST_MOMENT_MS = 2**63 - 1
 _NONE = ErrorCode.NONE
 _UNKNOWN_MEMBER = ErrorCode.UNKNOWN_MEMBER_ID
 _REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
@@ -167,7 +170,7 @@ class GroupShardState(LoggedGroups):
             if member is not None:
                 member.last_seen_ms = now.steady_ms  # as good as a heartbeat
         effects = Effects()
-        expire_timestamp_ms = None if retention_ms is None else now.wall_ms + retention_ms
+        expire_timestamp_ms = None if retention_ms is None else min(now.wall_ms + retention_ms, _LAST_MOMENT_MS)
         errors = offset_rules.commit(group, offsets, effects, self.settings, now.wall_ms, expire_timestamp_ms)
         effects.replies.append(Reply(token, errors))
         if not effects.records:
@@ -180,21 +183,19 @@ class GroupShardState(LoggedGroups):
         topic: str,
         partitions: Sequence[int],
         topic_id: UUID = ZERO_UUID,
-        require_stable: bool = False,
-    ) -> list[CommittedOffset | None]:
+    ) -> Iterator[CommittedOffset | None]:
         """None where nothing is committed. Without transactions every committed offset is a stable one."""
         group = self._groups.get(group_id)
         if group is None:
-            return [None] * len(partitions)
+            return repeat(None, len(partitions))
         return offset_rules.fetch(group, topic, partitions, topic_id)
 
     def fetch_all_offsets(
         self, group_id: str, require_stable: bool = False
-    ) -> dict[str, list[tuple[int, CommittedOffset]]]:
+    ) -> Iterator[tuple[str, Iterator[tuple[int, CommittedOffset]]]]:
+        """All offsets that a group has now, by topic, decoded one by one."""
         group = self._groups.get(group_id)
-        if group is None:
-            return {}
-        return offset_rules.fetch_all(group)
+        return iter(()) if group is None else offset_rules.fetch_all(group)
 
     def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]], token: Token) -> Effects:
         """Answers with an error code for each partition; raises `KafkaError` when the whole request is refused."""
@@ -278,14 +279,10 @@ class GroupShardState(LoggedGroups):
         protocol = group.protocol if is_stable else None
         return GroupDescription(group_id, group.state, group.protocol_type or "", protocol or "", members)
 
-    def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
-        """Filters by names in any case; an empty filter takes all."""
-        wanted_states = {state.lower() for state in states}
-        wanted_types = {group_type.lower() for group_type in types}
-        if wanted_types and CLASSIC_GROUP_TYPE not in wanted_types:
-            return []
-        return [
-            GroupListing(group.group_id, group.protocol_type or "", group.state)
-            for group in self._groups.values()
-            if not wanted_states or group.state.value.lower() in wanted_states
-        ]
+    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> Iterator[GroupListing]:
+        """Those that there are now, one by one. Filters by names in small letters; an empty filter takes all."""
+        if types and CLASSIC_GROUP_TYPE not in types:
+            return
+        for group in tuple(self._groups.values()):
+            if not states or group.state.value.lower() in states:
+                yield GroupListing(group.group_id, group.protocol_type or "", group.state)

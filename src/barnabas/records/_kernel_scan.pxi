@@ -140,7 +140,7 @@ cdef bint admit(
         return False
     return (
         state.seen.max_timestamp == current.max_timestamp
-        and state.seen.max_timestamp <= latest
+        and -1 <= state.seen.max_timestamp <= latest
         and state.seen.min_timestamp >= earliest
     )
 

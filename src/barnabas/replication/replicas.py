@@ -17,6 +17,7 @@ from uuid import UUID
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import NO_EPOCH, TopicPartition
+from barnabas.base.texts import shortened
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.metadata.image import INTERNAL_TOPICS, ClusterImage, Topic
 from barnabas.replication.partition import Partition
@@ -76,7 +77,7 @@ class Replicas:
     def _problem_with(self, name: str, index: int) -> KafkaError:
         known = self.image.partition(name, index) and self._coming.partition(name, index)
         if known is None:
-            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{index} does not exist")
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{shortened(name)}-{index} does not exist")
         if known.leader != self._broker_id:
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {known.leader} leads {name}-{index}")
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}-{index} lies in a directory that is offline")

@@ -52,7 +52,7 @@ def accept_batch(batch: memoryview, config: LogConfig, now_ms: TimestampMs, orig
         _check_timestamps(summary, config, now_ms)
     if batch.readonly:
         batch = memoryview(bytearray(batch))
-    attributes, max_timestamp = header.attributes & ~LOG_APPEND_TIME, summary.max_timestamp
+    attributes, max_timestamp = header.attributes & ~LOG_APPEND_TIME, max(summary.max_timestamp, NO_TIMESTAMP)
     if config.stored_codec is not None and is_recompressed(header, config):
         batch = _recompress(header, batch, config)
         attributes = attributes & ~CODEC_MASK | read_header(batch).codec_number
@@ -100,7 +100,7 @@ def _check_client_header(header: BatchHeader) -> None:
 def _check_timestamps(summary: RecordSummary, config: LogConfig, now_ms: TimestampMs) -> None:
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
-    if summary.max_timestamp > latest or NO_TIMESTAMP < summary.min_timestamp < earliest:
+    if summary.max_timestamp > latest or (summary.min_timestamp < earliest and summary.min_timestamp != NO_TIMESTAMP):
         raise KafkaError(
             ErrorCode.INVALID_TIMESTAMP,
             f"the records' timestamps, {summary.min_timestamp} to {summary.max_timestamp}, are not within "

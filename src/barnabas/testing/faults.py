@@ -9,7 +9,7 @@ and clearing, which any thread may do.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from threading import Lock
 from typing import Any, Final
 
@@ -125,7 +125,7 @@ class Faults:
         elif not APIS[request.api_key].serves(request.version):
             self._handle(request)
         else:
-            answering = self._require_dispatcher().handlers[request.api_key](request)
+            answering = self._require_dispatcher().values_for(request)
             task = asyncio.ensure_future(_answer_with(error, request, answering))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -143,7 +143,7 @@ def _with_error(value: Any, error: ErrorCode) -> Any:
     """The same values with every error code replaced."""
     if isinstance(value, Mapping):
         return {name: error if name == "error_code" else _with_error(one, error) for name, one in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | Iterator):
         return [_with_error(one, error) for one in value]
     return value
 

@@ -35,6 +35,9 @@ class ApiKey(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
@@ -44,6 +47,7 @@ class ApiKey(IntEnum):
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    CONSUMER_GROUP_HEARTBEAT = 68
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
@@ -98,6 +102,9 @@ _ROWS: Final = (
     _api(ApiKey.DELETE_RECORDS, "DeleteRecords", (0, 2), flexible_from=2),
     _api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", (0, 5), flexible_from=2),
     _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", (2, 4), flexible_from=4),
+    _api(ApiKey.DESCRIBE_ACLS, "DescribeAcls", (1, 3), flexible_from=2),
+    _api(ApiKey.CREATE_ACLS, "CreateAcls", (1, 3), flexible_from=2),
+    _api(ApiKey.DELETE_ACLS, "DeleteAcls", (1, 3), flexible_from=2),
     _api(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", (1, 4), flexible_from=4),
     _api(ApiKey.ALTER_CONFIGS, "AlterConfigs", (0, 2), flexible_from=2),
     _api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", (1, 5), flexible_from=2),
@@ -107,6 +114,7 @@ _ROWS: Final = (
     _api(ApiKey.OFFSET_DELETE, "OffsetDelete", (0, 0), flexible_from=1),
     _api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", (0, 2), flexible_from=0),
     _api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", (0, 0), flexible_from=0),
+    _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", (0, 1), flexible_from=0),
     _api(ApiKey.LIST_CONFIG_RESOURCES, "ListConfigResources", (0, 1), flexible_from=0),
     _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", (0, 0), flexible_from=0),
 )

@@ -51,6 +51,7 @@ from barnabas.wire.primitives import (
     skip_tagged_fields,
     tagged_fields,
 )
+from barnabas.wire.steps import Steps
 
 ENDPOINTS_FROM: Final = 16
 
@@ -64,6 +65,7 @@ _ONE: Final = array_count(1, True)
 _NO_TAGS_OF_THREE: Final = 3 * NO_TAGGED_FIELDS
 """Of the partition, the topic and the response."""
 _BUFFERS: Final = (bytes, bytearray, memoryview)
+_ENCODED_TOGETHER: Final = 300
 _ABORTED: Final = Struct(">qq")
 _DIVERGING: Final = Struct(">iqB")
 
@@ -141,23 +143,61 @@ def encode_fetch_response(version: int, response: FetchResponse) -> EncodedFetch
     for topic in response.topics:
         written.append(topic.topic_id.bytes if version >= TOPIC_ID_FROM else nullable_string(topic.name, is_flexible))
         written.append(array_count(len(topic.partitions), is_flexible))
-        for partition in topic.partitions:
-            written.append(_encode_partition_start(version, partition))
-            records = partition.records
-            size = -1 if records is None else _size(records)
-            written.append(array_count(size, is_flexible))
-            if size > 0:
-                assert records is not None
-                before = b"".join(written)
-                pieces.append(before)
-                pieces.append(records)
-                length += len(before) + size
-                written.clear()
-            if is_flexible:
-                written.append(_encode_partition_tags(partition))
+        length += _encode_partitions(version, topic.partitions, written, pieces)
         if is_flexible:
             written.append(NO_TAGGED_FIELDS)
-    if is_flexible:
+    return _ended(version, response, written, pieces, length)
+
+
+def encode_fetch_response_in_steps(version: int, response: FetchResponse) -> Steps[EncodedFetch]:
+    """The same for very many partitions."""
+    is_flexible = version >= FLEXIBLE_FROM
+    pieces: list[Piece] = []
+    length = 0
+    written: list[bytes] = [_encode_start(version, response), array_count(len(response.topics), is_flexible)]
+    for topic in response.topics:
+        written.append(topic.topic_id.bytes if version >= TOPIC_ID_FROM else nullable_string(topic.name, is_flexible))
+        written.append(array_count(len(topic.partitions), is_flexible))
+        for start in range(0, len(topic.partitions), _ENCODED_TOGETHER):
+            some = topic.partitions[start : start + _ENCODED_TOGETHER]
+            length += _encode_partitions(version, some, written, pieces)
+            piece = b"".join(written)
+            pieces.append(piece)
+            length += len(piece)
+            written.clear()
+            yield
+        if is_flexible:
+            written.append(NO_TAGGED_FIELDS)
+    return _ended(version, response, written, pieces, length)
+
+
+def _encode_partitions(
+    version: int, partitions: Sequence[FetchPartitionReply], written: list[bytes], pieces: list[Piece]
+) -> int:
+    """Adds to what is written, and makes a piece of it before each partition's records; returns the pieces' bytes."""
+    is_flexible = version >= FLEXIBLE_FROM
+    length = 0
+    for partition in partitions:
+        written.append(_encode_partition_start(version, partition))
+        records = partition.records
+        size = -1 if records is None else _size(records)
+        written.append(array_count(size, is_flexible))
+        if size > 0:
+            assert records is not None
+            before = b"".join(written)
+            pieces.append(before)
+            pieces.append(records)
+            length += len(before) + size
+            written.clear()
+        if is_flexible:
+            written.append(_encode_partition_tags(partition))
+    return length
+
+
+def _ended(
+    version: int, response: FetchResponse, written: list[bytes], pieces: list[Piece], length: int
+) -> EncodedFetch:
+    if version >= FLEXIBLE_FROM:
         written.append(_encode_tags(version, response))
     if written:
         last = b"".join(written)

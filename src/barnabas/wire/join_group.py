@@ -38,6 +38,9 @@ NULLABLE_PROTOCOL_FROM: Final = 7
 REASON_FROM: Final = 8
 SKIP_ASSIGNMENT_FROM: Final = 9
 
+_PROTOCOLS_MAX: Final = 1000
+"""A client knows a handful."""
+
 _TIMEOUTS: Final = Struct(">ii")
 _ERROR_AND_GENERATION: Final = Struct(">hi")
 _THROTTLE_ERROR_AND_GENERATION: Final = Struct(">ihi")
@@ -81,6 +84,8 @@ def _decode(version: int, data: memoryview, is_flexible: bool) -> JoinGroupReque
         instance_id, position = read_nullable_string(data, position, is_flexible)
     protocol_type, position = read_string(data, position, is_flexible)
     count, position = read_count(data, position, is_flexible)
+    if count > _PROTOCOLS_MAX:
+        raise ValueError(f"{count} protocols")
     protocols = []
     for _ in range(count):
         name, position = read_string(data, position, is_flexible)

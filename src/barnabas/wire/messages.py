@@ -6,6 +6,7 @@ UUID is None.
 
 kio's messages are imported per API and version on first use, since all of them take most of a second. What `reader`
 cannot read is `MalformedRequest` or `MalformedResponse`. Bytes after the message are ignored, as Kafka ignores them.
+A broker reads requests and writes responses in steps (`..._in_steps`), because both may be long and others wait.
 
 `write_response` and `write_request` encode plain values, for whichever version the peer speaks: the way for handlers.
 `encode_response` and `encode_request` encode an instance of kio's class, through kio's writer, and are slower.
@@ -23,25 +24,36 @@ from typing import Any, Final, TypeAlias
 from kio.serial import entity_writer
 
 from barnabas.wire.apis import APIS
-from barnabas.wire.errors import MalformedRequest, MalformedResponse
-from barnabas.wire.primitives import UNREADABLE, Buffer
-from barnabas.wire.reader import message_reader
-from barnabas.wire.values import Values, write_values
+from barnabas.wire.errors import ErrorCode, KafkaError, MalformedRequest, MalformedResponse
+from barnabas.wire.primitives import TEXT_BYTES_MAX, UNREADABLE, Buffer
+from barnabas.wire.reader import Allowance, message_reader, message_steps
+from barnabas.wire.steps import Steps, finish
+from barnabas.wire.values import EncodedMessage, Values, write_values, write_values_in_steps
 
 Message: TypeAlias = Any
 """An instance of one of kio's generated classes: which one depends on API and version, so its fields are not typed."""
 Schema: TypeAlias = Any
 """One of those classes."""
 
+REQUEST_ELEMENTS_MAX: Final = 50_000
+"""Of all arrays of a request together. No client names as many things at once; without a bound the few bytes that each
+takes on the wire would become gigabytes of objects."""
+
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def decode_request(api_key: int, version: int, body: Buffer) -> Message:
+    return finish(decode_request_in_steps(api_key, version, body))
+
+
+def decode_request_in_steps(api_key: int, version: int, body: Buffer) -> Steps[Message]:
+    """The message at last, with a pause after every few elements of it."""
     schema = request_schema(api_key, version)
     try:
-        return message_reader(schema)(body, 0)[0]
+        message, _ = yield from message_steps(schema)(body, 0, Allowance(REQUEST_ELEMENTS_MAX))
     except (*UNREADABLE, OverflowError) as problem:
         raise MalformedRequest(f"{schema.__name__} version {version}: {problem}") from None
+    return message
 
 
 def decode_response(api_key: int, version: int, body: Buffer) -> Message:
@@ -65,9 +77,23 @@ def write_response(api_key: int, version: int, values: Values) -> bytes:
     return write_values(response_schema(api_key, version), values)
 
 
+def write_response_in_steps(api_key: int, version: int, values: Values) -> Steps[EncodedMessage]:
+    """The same at last, with a pause after every element of it."""
+    return write_values_in_steps(response_schema(api_key, version), values)
+
+
 def write_request(api_key: int, version: int, values: Values) -> bytes:
-    """The encoding of a request given by plain values, in the form that `values` describes."""
-    return write_values(request_schema(api_key, version), values)
+    """The encoding of a request given by plain values, in the form that `values` describes.
+
+    KafkaError when one of its texts is longer than the protocol allows: cut, it would mean something else.
+    """
+    encoded = finish(write_values_in_steps(request_schema(api_key, version), values))
+    if encoded.has_cut_text:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"{APIS[api_key].name}: a text of more than {TEXT_BYTES_MAX} bytes cannot be sent",
+        )
+    return bytes(encoded)
 
 
 @cache

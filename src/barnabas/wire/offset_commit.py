@@ -21,6 +21,7 @@ from barnabas.base.uuid import ZERO_UUID
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.errors import ErrorCode, MalformedRequest
 from barnabas.wire.primitives import (
+    ELEMENTS_MAX,
     INT32,
     INT64,
     NO_TAGGED_FIELDS,
@@ -101,6 +102,7 @@ def _decode_flexible(version: int, data: memoryview) -> OffsetCommitRequest:
     else:
         instance_id, position = read_nullable_string(data, position, True)
     topic_count, position = read_count(data, position, True)
+    left = ELEMENTS_MAX - topic_count
     topics = []
     for _ in range(topic_count):
         name, topic_id = "", ZERO_UUID
@@ -110,6 +112,9 @@ def _decode_flexible(version: int, data: memoryview) -> OffsetCommitRequest:
         else:
             name, position = _read_text(data, position)
         partition_count, position = read_count(data, position, True)
+        left -= partition_count
+        if left < 0:
+            raise ValueError("too many offsets")
         partitions: list[CommittedPartition] = []
         for _ in range(partition_count):
             index, offset, leader_epoch, length = _INDEX_OFFSET_EPOCH_AND_BYTE.unpack_from(data, position)
@@ -145,10 +150,14 @@ def _decode_legacy(version: int, data: memoryview) -> OffsetCommitRequest:
         (retention_ms,) = INT64.unpack_from(data, position)
         position += 8
     topic_count, position = read_count(data, position, False)
+    left = ELEMENTS_MAX - topic_count
     topics = []
     for _ in range(topic_count):
         name, position = read_string(data, position, False)
         count, position = read_count(data, position, False)
+        left -= count
+        if left < 0:
+            raise ValueError("too many offsets")
         partitions: list[CommittedPartition] = []
         for _ in range(count):
             leader_epoch = NO_EPOCH

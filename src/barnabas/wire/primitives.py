@@ -10,7 +10,11 @@
 A reader takes the message and a position and returns the value and the position after it. What cannot be read raises
 one of `UNREADABLE`, which the codecs turn into `MalformedRequest` or `MalformedResponse`; nothing here is allocated by
 a length before the message is known to be that long. As in Apache Kafka, text that is not UTF-8 is read with
-replacement characters instead of being refused.
+replacement characters instead of being refused, and text of more than 32,767 bytes is refused even where its length
+field could say more.
+
+Writing text never fails, because an answer repeats what a peer sent: replacement characters take three bytes for one,
+so what was short enough to come in may be too long to go out. It is cut at the end of a character.
 """
 
 import struct
@@ -32,7 +36,11 @@ INT64: Final = Struct(">q")
 
 NO_TAGGED_FIELDS: Final = b"\0"
 UUID_BYTES: Final = 16
-_LEGACY_STRING_BYTES_MAX: Final = 2**15 - 1
+TEXT_BYTES_MAX: Final = 2**15 - 1
+"""Of any text on the wire: the length is an int16 in legacy versions, and Kafka's clients refuse more in all others."""
+ELEMENTS_MAX: Final = 20_000
+"""Of the arrays of a message that is read at once, by hand: topics and partitions of a Produce, a Fetch or a commit."""
+_TAGGED_FIELDS_MAX: Final = 1000
 _UUID_CACHE_ENTRIES: Final = 4096
 
 
@@ -87,6 +95,8 @@ def read_nullable_string(data: Buffer, position: int, is_compact: bool) -> tuple
     end = position + length
     if end > len(data):
         raise ValueError(f"text of {length} bytes, but {len(data) - position} are left")
+    if length > TEXT_BYTES_MAX:
+        raise ValueError(f"text of {length} bytes, but {TEXT_BYTES_MAX} are allowed")
     return bytes(data[position:end]).decode("utf-8", "replace"), end
 
 
@@ -142,7 +152,7 @@ def skip_tagged_fields(data: Buffer, position: int) -> int:
 def read_tagged_fields(data: Buffer, position: int) -> tuple[dict[int, Buffer], int]:
     """The values by tag. The caller picks those that it knows: unknown ones are what a newer peer may send."""
     count, position = read_unsigned_varint(data, position)
-    if not 0 <= count <= len(data) - position:
+    if not 0 <= count <= min(len(data) - position, _TAGGED_FIELDS_MAX):
         raise ValueError(f"{count} tagged fields in {len(data) - position} bytes")
     values: dict[int, Buffer] = {}
     for _ in range(count):
@@ -176,11 +186,23 @@ def unsigned_varint(value: int) -> bytes:
 def nullable_string(text: str | None, is_compact: bool) -> bytes:
     if text is None:
         return b"\0" if is_compact else b"\xff\xff"
-    encoded = text.encode()
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, as in a path that is not UTF-8
+        encoded = text.encode("utf-8", "replace")
+    if len(encoded) > TEXT_BYTES_MAX:
+        encoded = _cut(encoded)
     if is_compact:
         return unsigned_varint(len(encoded) + 1) + encoded
-    assert len(encoded) <= _LEGACY_STRING_BYTES_MAX, "text too long for its length field"
     return INT16.pack(len(encoded)) + encoded
+
+
+def _cut(encoded: bytes) -> bytes:
+    """The beginning that fits, without a piece of a character at its end."""
+    end = TEXT_BYTES_MAX
+    while encoded[end] & 0xC0 == 0x80:
+        end -= 1
+    return encoded[:end]
 
 
 def array_count(count: int, is_compact: bool) -> bytes:

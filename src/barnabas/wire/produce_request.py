@@ -23,6 +23,7 @@ from barnabas.base.uuid import ZERO_UUID
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.primitives import (
+    ELEMENTS_MAX,
     INT32,
     NO_TAGGED_FIELDS,
     UNREADABLE,
@@ -91,6 +92,7 @@ def _decode_flexible(version: int, data: memoryview) -> ProduceRequest:
         transactional_id, position = read_nullable_string(data, 0, True)
         acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(data, position)
         topic_count, position = read_count(data, position + _ACKS_AND_TIMEOUT.size, True)
+    left = ELEMENTS_MAX - topic_count
     topics = []
     for _ in range(topic_count):
         name, topic_id = "", ZERO_UUID
@@ -107,6 +109,9 @@ def _decode_flexible(version: int, data: memoryview) -> ProduceRequest:
             position += 1
         else:
             partition_count, position = read_count(data, position, True)
+        left -= partition_count
+        if left < 0:
+            raise ValueError("too many partitions")
         partitions = []
         for _ in range(partition_count):
             index, low, high = _INDEX_AND_TWO_BYTES.unpack_from(data, position)
@@ -132,10 +137,14 @@ def _decode_legacy(data: memoryview) -> ProduceRequest:
     transactional_id, position = read_nullable_string(data, 0, False)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(data, position)
     topic_count, position = read_count(data, position + _ACKS_AND_TIMEOUT.size, False)
+    left = ELEMENTS_MAX - topic_count
     topics = []
     for _ in range(topic_count):
         name, position = read_string(data, position, False)
         partition_count, position = read_count(data, position, False)
+        left -= partition_count
+        if left < 0:
+            raise ValueError("too many partitions")
         partitions = []
         for _ in range(partition_count):
             index, length = _INDEX_AND_LENGTH.unpack_from(data, position)

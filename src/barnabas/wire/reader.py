@@ -11,6 +11,9 @@ Kafka 4.3 is:
 - an error code that is not known counts as UNKNOWN_SERVER_ERROR.
 
 Everything else raises one of `primitives.UNREADABLE`, or `OverflowError` for a time that Python cannot hold.
+
+A hundred megabytes may hold fifty million topics without a name. So a message with arrays is read in steps, between
+which a broker looks after its other clients, and only up to as many elements as the caller allows.
 """
 
 import barnabas.wire.kio_without_hypothesis  # noqa: F401 # before kio
@@ -44,15 +47,36 @@ from barnabas.wire.primitives import (
     read_tagged_fields,
     read_uuid,
 )
+from barnabas.wire.steps import Steps, finish
 
 Reader: TypeAlias = Callable[[Buffer, int], tuple[Any, int]]
 """Takes the message and a position, returns the value and the position after it."""
+
+
+class Allowance:
+    """How many elements a message may have in all its arrays together."""
+
+    __slots__ = ("_left", "_limit")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = self._left = limit
+
+    def take(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise ValueError(f"more than {self._limit} elements")
+
+
+SteppedReader: TypeAlias = Callable[[Buffer, int, Allowance], Steps[tuple[Any, int]]]
+"""The same in steps: it pauses after every few elements of an array."""
 MemberReader: TypeAlias = Callable[[Buffer, int, dict[str, Any]], int]
-"""The same for one or more fields of a message, whose values it puts into the mapping."""
+"""For one or more fields of a message, whose values it puts into the mapping."""
 Convert: TypeAlias = Callable[[Any], object]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _KIO_ERROR_CODES: Final[dict[int, KioErrorCode]] = {code.value: code for code in KioErrorCode}
+_READ_TOGETHER: Final = 256
+"""Of numbers and texts: it takes longer to pause than to read one."""
 
 
 def _duration(milliseconds: int) -> timedelta:
@@ -94,46 +118,114 @@ class _TaggedField(NamedTuple):
     default: object
 
 
-@cache
 def message_reader(schema: Any) -> Reader:
-    """The reader of one of kio's message classes, or of one nested in a message."""
+    """The reader of one of kio's message classes, or of one nested in a message, however many elements it has."""
+    read = message_steps(schema)
+    return lambda data, position: finish(read(data, position, Allowance(len(data))))
+
+
+@cache
+def message_steps(schema: Any) -> SteppedReader:
+    """The same in steps, up to a number of elements."""
     is_flexible: bool = schema.__flexible__
     members = _member_readers([field for field in fields(schema) if get_field_tag(field) is None], is_flexible)
+    read_end = _end_reader(schema)
+
+    def read_message(data: Buffer, position: int, allowance: Allowance) -> Steps[tuple[Any, int]]:
+        values: dict[str, Any] = {}
+        for name, read, read_steps in members:
+            if read is not None:
+                position = read(data, position, values)
+            else:
+                assert read_steps is not None
+                values[name], position = yield from read_steps(data, position, allowance)
+        position = read_end(data, position, values)
+        return schema(**values), position
+
+    return read_message
+
+
+@cache
+def _flat_reader(schema: Any) -> Reader:
+    """Of a message without arrays."""
+    members = _member_readers([field for field in fields(schema) if get_field_tag(field) is None], schema.__flexible__)
+    readers = [read for _, read, _ in members if read is not None]
+    read_end = _end_reader(schema)
+
+    def read_message(data: Buffer, position: int) -> tuple[Any, int]:
+        values: dict[str, Any] = {}
+        for read in readers:
+            position = read(data, position, values)
+        position = read_end(data, position, values)
+        return schema(**values), position
+
+    return read_message
+
+
+@cache
+def _is_flat(schema: Any) -> bool:
+    for field in fields(schema):
+        if get_field_tag(field) is None:
+            match classify_field(field):
+                case EntityField(nested):
+                    if not _is_flat(nested):
+                        return False
+                case PrimitiveField():
+                    pass
+                case _:
+                    return False
+    return True
+
+
+def _end_reader(schema: Any) -> MemberReader:
+    """Reads the tagged fields, where there can be any."""
+    is_flexible: bool = schema.__flexible__
     tagged = {
         int(tag): _TaggedField(field.name, _tagged_reader(field), get_tagged_field_default(field))
         for field in fields(schema)
         if (tag := get_field_tag(field)) is not None
     }
 
-    def read_message(data: Buffer, position: int) -> tuple[Any, int]:
-        values: dict[str, Any] = {}
-        for read in members:
-            position = read(data, position, values)
-        if is_flexible:
-            if data[position] == 0 and not tagged:
-                return schema(**values), position + 1
-            encoded, position = read_tagged_fields(data, position)
-            for tag, field in tagged.items():
-                values[field.name] = field.read(encoded[tag], 0)[0] if tag in encoded else field.default
-        return schema(**values), position
+    def read_end(data: Buffer, position: int, values: dict[str, Any]) -> int:
+        if not is_flexible:
+            return position
+        if data[position] == 0 and not tagged:
+            return position + 1
+        encoded, position = read_tagged_fields(data, position)
+        for tag, field in tagged.items():
+            values[field.name] = field.read(encoded[tag], 0)[0] if tag in encoded else field.default
+        return position
 
-    return read_message
+    return read_end
 
 
-def _member_readers(plain: Sequence["Field[Any]"], is_flexible: bool) -> list[MemberReader]:
+class _Member(NamedTuple):
+    """One or more fields, which are read at once or in steps."""
+
+    name: str
+    read: MemberReader | None
+    read_steps: SteppedReader | None
+
+
+def _member_readers(plain: Sequence["Field[Any]"], is_flexible: bool) -> list[_Member]:
     """One reader for each run of numbers, and one for each other field."""
-    readers: list[MemberReader] = []
+    readers: list[_Member] = []
     run: list[Field[Any]] = []
     for field in plain:
         if isinstance(classify_field(field), PrimitiveField) and get_schema_field_type(field) in _NUMBERS:
             run.append(field)
             continue
         if run:
-            readers.append(_numbers_reader(run))
+            readers.append(_Member("", _numbers_reader(run), None))
             run = []
-        readers.append(_member_reader(field.name, _value_reader(field, is_flexible, is_optional(field))))
+        steps = _steps_reader(field, is_flexible, is_optional(field))
+        if steps is not None:
+            readers.append(_Member(field.name, None, steps))
+        else:
+            read = _value_reader(field, is_flexible, is_optional(field))
+            readers.append(_Member(field.name, _member_reader(field.name, read), None))
     if run:
-        readers.append(_numbers_reader(run))
+        readers.append(_Member("", _numbers_reader(run), None))
     return readers
 
 
@@ -171,15 +263,28 @@ def _tagged_reader(field: "Field[Any]") -> Reader:
 def _value_reader(field: "Field[Any]", is_flexible: bool, is_nullable: bool) -> Reader:
     match classify_field(field):
         case EntityField(schema):
-            read = message_reader(schema)
+            read = _flat_reader(schema) if _is_flat(schema) else message_reader(schema)
             return _nullable_message(read) if is_nullable else read
-        case EntityTupleField(schema):
-            return _array(message_reader(schema), is_flexible, is_nullable)
         case PrimitiveField():
             return _primitive(get_schema_field_type(field), is_flexible, is_nullable)
         case _:
+            steps = _steps_reader(field, is_flexible, is_nullable)
+            assert steps is not None, "an array is read in steps"
+            return lambda data, position: finish(steps(data, position, Allowance(len(data))))
+
+
+def _steps_reader(field: "Field[Any]", is_flexible: bool, is_nullable: bool) -> SteppedReader | None:
+    """For arrays, and None for everything else."""
+    match classify_field(field):
+        case EntityField() | PrimitiveField():
+            return None
+        case EntityTupleField(schema):
+            if _is_flat(schema):
+                return _array(_flat_reader(schema), is_flexible, is_nullable, together=1)
+            return _array_in_steps(message_steps(schema), is_flexible, is_nullable)
+        case _:
             element = _primitive(get_schema_field_type(field), is_flexible, is_nullable=False)
-            return _array(element, is_flexible, is_nullable)
+            return _array(element, is_flexible, is_nullable, together=_READ_TOGETHER)
 
 
 def _nullable_message(read: Reader) -> Reader:
@@ -191,22 +296,53 @@ def _nullable_message(read: Reader) -> Reader:
     return read_nullable_message
 
 
-def _array(read_element: Reader, is_flexible: bool, is_nullable: bool) -> Reader:
-    read_count = read_compact_length if is_flexible else read_length
+def _array(read_element: Reader, is_flexible: bool, is_nullable: bool, together: int) -> SteppedReader:
+    read_count = _count_reader(is_flexible, is_nullable)
 
-    def read_array(data: Buffer, position: int) -> tuple[Any, int]:
-        count, position = read_count(data, position)
+    def read_array(data: Buffer, position: int, allowance: Allowance) -> Steps[tuple[Any, int]]:
+        count, position = read_count(data, position, allowance)
         if count < 0:
-            if not is_nullable:
-                raise ValueError("null where there must be an array")
             return None, position
         elements = []
-        for _ in range(count):
+        for number in range(count):
             element, position = read_element(data, position)
             elements.append(element)
+            if not number % together:
+                yield
         return tuple(elements), position
 
     return read_array
+
+
+def _array_in_steps(read_element: SteppedReader, is_flexible: bool, is_nullable: bool) -> SteppedReader:
+    read_count = _count_reader(is_flexible, is_nullable)
+
+    def read_array(data: Buffer, position: int, allowance: Allowance) -> Steps[tuple[Any, int]]:
+        count, position = read_count(data, position, allowance)
+        if count < 0:
+            return None, position
+        elements = []
+        for _ in range(count):
+            element, position = yield from read_element(data, position, allowance)
+            elements.append(element)
+            yield
+        return tuple(elements), position
+
+    return read_array
+
+
+def _count_reader(is_flexible: bool, is_nullable: bool) -> Callable[[Buffer, int, Allowance], tuple[int, int]]:
+    read_length_of = read_compact_length if is_flexible else read_length
+
+    def read_count(data: Buffer, position: int, allowance: Allowance) -> tuple[int, int]:
+        count, position = read_length_of(data, position)
+        if count >= 0:
+            allowance.take(count)
+        elif not is_nullable:
+            raise ValueError("null where there must be an array")
+        return count, position
+
+    return read_count
 
 
 def _primitive(kafka_type: str, is_flexible: bool, is_nullable: bool) -> Reader:

@@ -33,6 +33,9 @@ THROTTLE_FROM: Final = 1
 INSTANCE_ID_FROM: Final = 3
 PROTOCOL_FROM: Final = 5
 
+_ASSIGNMENTS_MAX: Final = 20_000
+"""More members than any group has; they are read at once."""
+
 _THROTTLE_AND_ERROR: Final = Struct(">ih")
 
 
@@ -64,6 +67,8 @@ def _decode(version: int, data: memoryview, is_flexible: bool) -> SyncGroupReque
         protocol_type, position = read_nullable_string(data, position, is_flexible)
         protocol, position = read_nullable_string(data, position, is_flexible)
     count, position = read_count(data, position, is_flexible)
+    if count > _ASSIGNMENTS_MAX:
+        raise ValueError(f"{count} assignments")
     assignments = []
     for _ in range(count):
         assigned_id, position = read_string(data, position, is_flexible)

@@ -10,21 +10,25 @@ write_values(schema, {"throttle_time_ms": 0, "brokers": [{"node_id": 1, "host": 
 - Values that this version has no field for are left out.
 - A field without a value takes Kafka's default, which for a number, a duration or an error code is zero and for a
   boolean is false. Text and arrays that have no other default must be given: `KeyError` is our own bug.
+- An array of messages is any iterable. A generator makes each element when it is written, so that an answer about ten
+  thousand topics is never there as objects all at once.
 
 The writer of a class is built once from kio's fields. It packs neighbouring numbers by one `struct`, and makes no
-object for a nested message, which is why it is several times faster than kio's own writer: a topic with a thousand
-partitions must not hold up the event loop.
+object for a nested message, which is why it is several times faster than kio's own writer. `write_values_in_steps`
+pauses after every element of an array of messages, so that a topic with ten thousand partitions does not hold up the
+event loop. On its way it counts the error codes that it writes, for the metrics.
 """
 
 import barnabas.wire.kio_without_hypothesis  # noqa: F401 # before kio
 
 # isort: split
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import timedelta
 from functools import cache
 from struct import Struct, pack
 from typing import Any, Final, NamedTuple, TypeAlias
+from uuid import UUID
 
 from kio.serial._implicit_defaults import get_tagged_field_default
 from kio.serial._introspect import (
@@ -37,11 +41,21 @@ from kio.serial._introspect import (
     is_optional,
 )
 
-from barnabas.wire.primitives import NO_TAGGED_FIELDS, array_count, nullable_string, tagged_fields, uuid_bytes
+from barnabas.wire.primitives import (
+    NO_TAGGED_FIELDS,
+    TEXT_BYTES_MAX,
+    array_count,
+    nullable_string,
+    tagged_fields,
+    uuid_bytes,
+)
+from barnabas.wire.steps import Steps, finish
 
 Values: TypeAlias = Mapping[str, Any]
-Writer: TypeAlias = Callable[[Any, list[bytes]], None]
+Writer: TypeAlias = Callable[[Any, "EncodedMessage"], None]
 """Appends the encoding of a value."""
+SteppedWriter: TypeAlias = Callable[[Any, "EncodedMessage"], Steps[None]]
+"""The same in steps: it pauses after every element of an array."""
 
 _FORMATS: Final = {
     "int8": "b",
@@ -57,13 +71,33 @@ _FORMATS: Final = {
     "timedelta_i64": "q",
 }
 _DURATIONS: Final = frozenset({"timedelta_i32", "timedelta_i64"})
+_SEQUENCES: Final = (list, tuple)
+
+
+class EncodedMessage(bytearray):
+    """The encoding of a message, and how often it carries which error code other than NONE."""
+
+    __slots__ = ("errors", "has_cut_text")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: dict[int, int] = {}
+        self.has_cut_text = False
+        """Whether a text was too long for the protocol: an answer is sent so, a request is not."""
+
+    def add_error(self, code: int, times: int = 1) -> None:
+        self.errors[code] = self.errors.get(code, 0) + times
 
 
 def write_values(schema: Any, values: Values) -> bytes:
     """The encoding of a message of one of kio's classes."""
-    encoded: list[bytes] = []
-    _message_writer(schema)(values, encoded)
-    return b"".join(encoded)
+    return bytes(finish(write_values_in_steps(schema, values)))
+
+
+def write_values_in_steps(schema: Any, values: Values) -> Steps[EncodedMessage]:
+    encoded = EncodedMessage()
+    yield from _message_steps(schema)(values, encoded)
+    return encoded
 
 
 class _TaggedField(NamedTuple):
@@ -74,74 +108,139 @@ class _TaggedField(NamedTuple):
     """The encoding of the default, which is not sent; None where absence itself is the default."""
 
 
+class _Member(NamedTuple):
+    """One or more fields, which are written at once or in steps."""
+
+    write: Writer | None
+    write_steps: SteppedWriter | None
+
+
+@cache
+def _message_steps(schema: Any) -> SteppedWriter:
+    members, write_end = _member_writers(schema), _end_writer(schema)
+
+    def write_message(values: Values, encoded: EncodedMessage) -> Steps[None]:
+        for write, write_steps in members:
+            if write is not None:
+                write(values, encoded)
+            else:
+                assert write_steps is not None
+                yield from write_steps(values, encoded)
+        write_end(values, encoded)
+
+    return write_message
+
+
 @cache
 def _message_writer(schema: Any) -> Writer:
+    """The same at once."""
+    members, write_end = _member_writers(schema), _end_writer(schema)
+    if not _is_flat(schema):
+        write_in_steps = _message_steps(schema)
+        return lambda values, encoded: finish(write_in_steps(values, encoded))
+    writers = [write for write, _ in members if write is not None]
+
+    def write_message(values: Values, encoded: EncodedMessage) -> None:
+        for write in writers:
+            write(values, encoded)
+        write_end(values, encoded)
+
+    return write_message
+
+
+@cache
+def _is_flat(schema: Any) -> bool:
+    """Whether a message has no arrays of messages."""
+    return all(write_steps is None for _, write_steps in _member_writers(schema))
+
+
+def _end_writer(schema: Any) -> Writer:
+    """Writes the tagged fields, where there can be any."""
     is_flexible: bool = schema.__flexible__
-    writers = _plain_writers([field for field in fields(schema) if get_field_tag(field) is None], is_flexible)
     tagged = sorted(
         (_tagged_field(tag, field) for field in fields(schema) if (tag := get_field_tag(field)) is not None),
         key=lambda field: field.tag,
     )
 
-    def write_message(values: Values, encoded: list[bytes]) -> None:
-        for write in writers:
-            write(values, encoded)
+    def write_end(values: Values, encoded: EncodedMessage) -> None:
         if tagged:
-            encoded.append(_write_tagged(tagged, values))
+            _write_tagged(tagged, values, encoded)
         elif is_flexible:
-            encoded.append(NO_TAGGED_FIELDS)
+            encoded += NO_TAGGED_FIELDS
 
-    return write_message
+    return write_end
 
 
 def _tagged_field(tag: int, field: "Field[Any]") -> _TaggedField:
     # A tagged field is absent rather than null, so there is no mark for null before a message.
     write = _value_writer(field, is_flexible=True, is_nullable=False)
     default = _plain(get_tagged_field_default(field))
-    return _TaggedField(tag, _key(field), write, None if default is None else _written(write, default))
+    return _TaggedField(tag, _key(field), write, None if default is None else bytes(_written(write, default)))
 
 
-def _write_tagged(tagged: Sequence[_TaggedField], values: Values) -> bytes:
+def _write_tagged(tagged: Sequence[_TaggedField], values: Values, encoded: EncodedMessage) -> None:
     present = []
     for field in tagged:
         value = values.get(field.key)
-        if value is not None and (encoding := _written(field.write, value)) != field.default:
-            present.append((field.tag, encoding))
-    return tagged_fields(present)
+        if value is None:
+            continue
+        written = _written(field.write, value)
+        if bytes(written) != field.default:
+            present.append((field.tag, bytes(written)))
+            for code, times in written.errors.items():
+                encoded.add_error(code, times)
+    encoded += tagged_fields(present)
 
 
-def _written(write: Writer, value: Any) -> bytes:
-    encoded: list[bytes] = []
+def _written(write: Writer, value: Any) -> EncodedMessage:
+    encoded = EncodedMessage()
     write(value, encoded)
-    return b"".join(encoded)
+    return encoded
 
 
-def _plain_writers(plain: Sequence["Field[Any]"], is_flexible: bool) -> list[Writer]:
+@cache
+def _member_writers(schema: Any) -> list[_Member]:
     """One writer for each run of numbers, and one for each other field."""
-    writers: list[Writer] = []
+    is_flexible: bool = schema.__flexible__
+    members: list[_Member] = []
     run: list[Field[Any]] = []
-    for field in plain:
+    for field in fields(schema):
+        if get_field_tag(field) is not None:
+            continue
         if _is_number(field):
             run.append(field)
             continue
         if run:
-            writers.append(_numbers_writer(run))
+            members.append(_Member(_numbers_writer(run), None))
             run = []
-        writers.append(_member_writer(field, is_flexible))
+        match classify_field(field):
+            case EntityTupleField(nested):
+                members.append(_Member(None, _array_member(field, nested, is_flexible)))
+            case _:
+                members.append(_Member(_member_writer(field, is_flexible), None))
     if run:
-        writers.append(_numbers_writer(run))
-    return writers
+        members.append(_Member(_numbers_writer(run), None))
+    return members
 
 
 def _numbers_writer(run: Sequence["Field[Any]"]) -> Writer:
     layout = Struct(">" + "".join(_FORMATS[get_schema_field_type(field)] for field in run))
     members = [(_key(field), 0 if field.default is MISSING else _plain(field.default)) for field in run]
+    code_places = [place for place, field in enumerate(run) if get_schema_field_type(field) == "error_code"]
 
-    def write_numbers(values: Values, encoded: list[bytes]) -> None:
+    def write_numbers(values: Values, encoded: EncodedMessage) -> None:
         get = values.get
-        encoded.append(layout.pack(*[get(key, default) for key, default in members]))
+        encoded += layout.pack(*[get(key, default) for key, default in members])
 
-    return write_numbers
+    def write_numbers_with_code(values: Values, encoded: EncodedMessage) -> None:
+        get = values.get
+        numbers = [get(key, default) for key, default in members]
+        encoded += layout.pack(*numbers)
+        for place in code_places:
+            if numbers[place]:
+                encoded.add_error(numbers[place])
+
+    return write_numbers_with_code if code_places else write_numbers
 
 
 def _member_writer(field: "Field[Any]", is_flexible: bool) -> Writer:
@@ -149,16 +248,25 @@ def _member_writer(field: "Field[Any]", is_flexible: bool) -> Writer:
     write = _value_writer(field, is_flexible, is_nullable=is_optional(field))
     if field.default is MISSING and field.metadata.get("kafka_type") != "uuid":
 
-        def write_required(values: Values, encoded: list[bytes]) -> None:
+        def write_required(values: Values, encoded: EncodedMessage) -> None:
             write(values[key], encoded)
 
         return write_required
     default = None if field.default is MISSING else _plain(field.default)
 
-    def write_member(values: Values, encoded: list[bytes]) -> None:
+    def write_member(values: Values, encoded: EncodedMessage) -> None:
         write(values.get(key, default), encoded)
 
     return write_member
+
+
+def _array_member(field: "Field[Any]", schema: Any, is_flexible: bool) -> SteppedWriter:
+    key = _key(field)
+    write = _array(schema, is_flexible, is_nullable=is_optional(field))
+    if field.default is MISSING:
+        return lambda values, encoded: write(values[key], encoded)
+    default = _plain(field.default)
+    return lambda values, encoded: write(values.get(key, default), encoded)
 
 
 def _value_writer(field: "Field[Any]", is_flexible: bool, is_nullable: bool) -> Writer:
@@ -167,28 +275,54 @@ def _value_writer(field: "Field[Any]", is_flexible: bool, is_nullable: bool) -> 
             write = _message_writer(schema)
             return _nullable_message(write) if is_nullable else write
         case EntityTupleField(schema):
-            return _array(_message_writer(schema), is_flexible, is_nullable)
+            write_in_steps = _array(schema, is_flexible, is_nullable)
+            return lambda elements, encoded: finish(write_in_steps(elements, encoded))
         case PrimitiveField():
             return _primitive(get_schema_field_type(field), is_flexible, is_nullable)
         case _:
             kafka_type = get_schema_field_type(field)
             if kafka_type in _FORMATS:
                 return _number_array(_FORMATS[kafka_type], is_flexible, is_nullable)
-            return _array(_primitive(kafka_type, is_flexible, is_nullable=False), is_flexible, is_nullable)
+            return _primitive_array(_primitive(kafka_type, is_flexible, is_nullable=False), is_flexible, is_nullable)
 
 
 def _nullable_message(write: Writer) -> Writer:
-    def write_nullable_message(value: Values | None, encoded: list[bytes]) -> None:
-        encoded.append(b"\xff" if value is None else b"\x01")
+    def write_nullable_message(value: Values | None, encoded: EncodedMessage) -> None:
+        encoded += b"\xff" if value is None else b"\x01"
         if value is not None:
             write(value, encoded)
 
     return write_nullable_message
 
 
-def _array(write: Writer, is_flexible: bool, is_nullable: bool) -> Writer:
-    def write_array(elements: Sequence[Any] | None, encoded: list[bytes]) -> None:
-        encoded.append(_length(elements, is_flexible, is_nullable))
+def _array(schema: Any, is_flexible: bool, is_nullable: bool) -> SteppedWriter:
+    """Of messages."""
+    is_flat = _is_flat(schema)
+    write, write_in_steps = _message_writer(schema), _message_steps(schema)
+
+    def write_array(elements: Iterable[Values] | None, encoded: EncodedMessage) -> Steps[None]:
+        start = None
+        if elements is None or isinstance(elements, _SEQUENCES):
+            encoded += _length(elements, is_flexible, is_nullable)
+        else:
+            start = len(encoded)
+        count = 0
+        for element in elements or ():
+            if is_flat:
+                write(element, encoded)
+            else:
+                yield from write_in_steps(element, encoded)
+            count += 1
+            yield
+        if start is not None:
+            encoded[start:start] = array_count(count, is_flexible)
+
+    return write_array
+
+
+def _primitive_array(write: Writer, is_flexible: bool, is_nullable: bool) -> Writer:
+    def write_array(elements: Sequence[Any] | None, encoded: EncodedMessage) -> None:
+        encoded += _length(elements, is_flexible, is_nullable)
         for element in elements or ():
             write(element, encoded)
 
@@ -196,23 +330,32 @@ def _array(write: Writer, is_flexible: bool, is_nullable: bool) -> Writer:
 
 
 def _number_array(number_format: str, is_flexible: bool, is_nullable: bool) -> Writer:
-    def write_number_array(numbers: Sequence[int] | None, encoded: list[bytes]) -> None:
-        encoded.append(_length(numbers, is_flexible, is_nullable))
+    def write_number_array(numbers: Sequence[int] | None, encoded: EncodedMessage) -> None:
+        encoded += _length(numbers, is_flexible, is_nullable)
         if numbers:
-            encoded.append(pack(f">{len(numbers)}{number_format}", *numbers))
+            encoded += pack(f">{len(numbers)}{number_format}", *numbers)
 
     return write_number_array
 
 
 def _primitive(kafka_type: str, is_flexible: bool, is_nullable: bool) -> Writer:
-    def write_text(text: str | None, encoded: list[bytes]) -> None:
+    def write_text(text: str | None, encoded: EncodedMessage) -> None:
         assert is_nullable or text is not None, "null where there must be text"
-        encoded.append(nullable_string(text, is_flexible))
+        written = nullable_string(text, is_flexible)
+        if len(written) >= TEXT_BYTES_MAX and text is not None:
+            encoded.has_cut_text |= len(text.encode("utf-8", "replace")) > TEXT_BYTES_MAX
+        encoded += written
 
-    def write_bytes(value: bytes | None, encoded: list[bytes]) -> None:
-        encoded.append(_length(value, is_flexible, is_nullable))
+    def write_bytes(value: bytes | None, encoded: EncodedMessage) -> None:
+        encoded += _length(value, is_flexible, is_nullable)
         if value:
-            encoded.append(value)
+            encoded += value
+
+    def write_uuid(identifier: UUID | None, encoded: EncodedMessage) -> None:
+        encoded += uuid_bytes(identifier)
+
+    def write_number(number: float, encoded: EncodedMessage) -> None:
+        encoded += layout.pack(number)
 
     match kafka_type:
         case "string":
@@ -220,9 +363,9 @@ def _primitive(kafka_type: str, is_flexible: bool, is_nullable: bool) -> Writer:
         case "bytes" | "records":
             return write_bytes
         case "uuid":
-            return lambda identifier, encoded: encoded.append(uuid_bytes(identifier))
+            return write_uuid
     layout = Struct(">" + _FORMATS[kafka_type])
-    return lambda number, encoded: encoded.append(layout.pack(number))
+    return write_number
 
 
 def _length(value: Sized | None, is_flexible: bool, is_nullable: bool) -> bytes:

@@ -1,14 +1,18 @@
 """One module for each API that the broker serves, and the tables of all of them but Produce and Fetch.
 
-A handler is a callable: it gets a `Request`, decodes its body, and returns the answer's values by kio's field names, of
-every version at once; `barnabas.wire.values` leaves out what a version does not have. What the client did wrong is in
-the values; a request that cannot be decoded raises `MalformedRequest`, and the dispatcher closes its connection. The
-direct ones encode and give their answer themselves.
+A handler is a callable: it gets a `Request` and what it asks for, decoded, and returns the answer's values by kio's
+field names, of every version at once; `barnabas.wire.values` leaves out what a version does not have. What the client
+did wrong is in the values. The direct ones decode, encode and give their answer themselves.
+
+What grows with a list in the request is given as a generator, or asks `Services.slices` between two elements: nobody
+else waits for a long list. What a request names twice is answered once.
 """
 
 from barnabas.broker.dispatch import DirectHandler, Handler
+from barnabas.broker.handlers.acls import CreateAclsHandler, DeleteAclsHandler, DescribeAclsHandler
 from barnabas.broker.handlers.alter_configs import AlterConfigsHandler
 from barnabas.broker.handlers.api_versions import ApiVersionsHandler
+from barnabas.broker.handlers.consumer_group_heartbeat import ConsumerGroupHeartbeatHandler
 from barnabas.broker.handlers.create_partitions import CreatePartitionsHandler
 from barnabas.broker.handlers.create_topics import CreateTopicsHandler
 from barnabas.broker.handlers.delete_groups import DeleteGroupsHandler
@@ -53,6 +57,9 @@ def make_handlers(services: Services) -> dict[int, Handler]:
         ApiKey.DELETE_RECORDS: DeleteRecordsHandler(services),
         ApiKey.INIT_PRODUCER_ID: InitProducerIdHandler(services),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(services),
+        ApiKey.DESCRIBE_ACLS: DescribeAclsHandler(services),
+        ApiKey.CREATE_ACLS: CreateAclsHandler(services),
+        ApiKey.DELETE_ACLS: DeleteAclsHandler(services),
         ApiKey.DESCRIBE_CONFIGS: DescribeConfigsHandler(services),
         ApiKey.ALTER_CONFIGS: AlterConfigsHandler(services),
         ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsHandler(services),
@@ -62,6 +69,7 @@ def make_handlers(services: Services) -> dict[int, Handler]:
         ApiKey.OFFSET_DELETE: OffsetDeleteHandler(services),
         ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(services),
         ApiKey.DESCRIBE_PRODUCERS: DescribeProducersHandler(services),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatHandler(services),
         ApiKey.LIST_CONFIG_RESOURCES: ListConfigResourcesHandler(services),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsHandler(services),
     }

@@ -4,35 +4,33 @@ The older of the two APIs; IncrementalAlterConfigs changes single settings and i
 loggers cannot be changed by this one.
 """
 
-from collections import Counter
 from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.settings import SettingTable
+from barnabas.base.texts import shortened
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.config_changes import ConfigChanger, Configs
+from barnabas.broker.handlers.config_resources import check_sole, grouped
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages import decode_request
 
 
 class AlterConfigsHandler:
     def __init__(self, services: Services) -> None:
+        self._slices = services.slices
         self._changer = ConfigChanger(services)
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.ALTER_CONFIGS, request.version, request.body)
-        counts = Counter((one.resource_type, one.resource_name) for one in asked.resources)
+    async def __call__(self, request: Request, asked: Any) -> Values:
+        given = await grouped(self._slices, asked.resources)
         responses = []
-        for resource in asked.resources:
+        async for resource in self._slices.each(asked.resources):
             kind, name = resource.resource_type, resource.resource_name
             response: dict[str, object] = {"resource_type": kind, "resource_name": name, "error_message": None}
             try:
-                if counts[kind, name] > 1:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has this resource twice")
+                check_sole(given[kind, name])
                 change = _replacement(resource.configs)
                 await self._changer.apply(request, kind, name, change, validate_only=asked.validate_only)
             except BarnabasError as error:
@@ -53,8 +51,8 @@ def _replacement(given: Any) -> _Replacement:
     configs: dict[str, str] = {}
     for one in given:
         if one.value is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{one.name} needs a value")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{shortened(one.name)} needs a value")
         if one.name in configs:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{one.name} is given twice")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{shortened(one.name)} is given twice")
         configs[one.name] = one.value
     return _Replacement(configs)

@@ -1,7 +1,14 @@
-"""What has settings: the types of resources, by Kafka's numbers, and how they are named."""
+"""What has settings: the types of resources, by Kafka's numbers, how they are named, and what a request wants of each.
 
+A request may name a resource more than once, and twenty thousand times: it is looked at once.
+"""
+
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from typing import Any, Final
 
+from barnabas.base.texts import shortened
+from barnabas.broker.slices import Slices
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 
@@ -13,9 +20,31 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
+RESOURCE_TYPES: Final = frozenset(ResourceType)
+_CONFIGS_MAX: Final = 1000
+
+
 def check_own_id(broker_id: int, name: str) -> None:
-    """A broker answers for itself only."""
-    if not (name.isascii() and name.removeprefix("-").isdigit()):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not '{name}'")
-    if int(name) != broker_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {broker_id}, not {name}")
+    """A broker answers for itself only, by its number as everybody writes it."""
+    if name != str(broker_id):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {broker_id}, not '{shortened(name)}'")
+
+
+async def grouped(slices: Slices, resources: Iterable[Any]) -> dict[tuple[int, str], list[Any]]:
+    """What a request says of each resource, by type and name."""
+    groups: dict[tuple[int, str], list[Any]] = {}
+    async for one in slices.each(resources):
+        groups.setdefault((one.resource_type, one.resource_name), []).append(one)
+    return groups
+
+
+def check_sole(given: Sequence[Any]) -> None:
+    """Refuses two changes of a resource, of which nobody knows which one is meant, and more settings than there are."""
+    if len(given) > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has this resource twice")
+    check_count(given[0].configs)
+
+
+def check_count(configs: Sequence[Any]) -> None:
+    if len(configs) > _CONFIGS_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"nothing has {len(configs)} settings")

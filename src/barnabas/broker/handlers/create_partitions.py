@@ -18,9 +18,7 @@ from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.groups.partitions import OFFSETS_TOPIC
 from barnabas.metadata.image import ClusterImage
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages import decode_request
 
 _PARTITIONS_TOGETHER_MAX: Final = 10_000
 
@@ -29,14 +27,18 @@ class CreatePartitionsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.CREATE_PARTITIONS, request.version, request.body)
+    async def __call__(self, request: Request, asked: Any) -> Values:
         timeout_ms = milliseconds(asked.timeout)
         if timeout_ms <= 0:
-            return {"results": [{"name": topic.name, **TIMED_OUT} for topic in asked.topics]}
-        counts = Counter(topic.name for topic in asked.topics)
+            return {"results": ({"name": topic.name, **TIMED_OUT} for topic in asked.topics)}
+        slices = self._services.slices
+        counts: Counter[str] = Counter()
+        topics = {}
+        async for topic in slices.each(asked.topics):
+            counts[topic.name] += 1
+            topics[topic.name] = topic
         results = []
-        for topic in {topic.name: topic for topic in asked.topics}.values():
+        async for topic in slices.each(topics.values()):
             try:
                 if counts[topic.name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has this topic twice")

@@ -7,15 +7,17 @@ whole. Validate-only does everything but write. From version 5 the answer has th
 Policies of the operator's own (`create.topic.policy.class.name`) do not exist.
 """
 
-from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import topic_name_problem
+from barnabas.base.texts import shortened
 from barnabas.broker.audit import log_change, partitions_text
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.config_views import topic_entries
 from barnabas.broker.dispatch import Values
+from barnabas.broker.handlers.config_resources import check_count
 from barnabas.broker.handlers.deadlines import TIMED_OUT, milliseconds
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.internal_topics import check_internal_config, internal_defaults
@@ -23,9 +25,7 @@ from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.metadata.topics import TopicPlan
 from barnabas.storage.directory import CLUSTER_METADATA
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages import decode_request
 
 _DEFAULT: Final = -1
 _PARTITIONS_TOGETHER_MAX: Final = 10_000
@@ -35,17 +35,14 @@ class CreateTopicsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.CREATE_TOPICS, request.version, request.body)
+    async def __call__(self, request: Request, asked: Any) -> Values:
         timeout_ms = milliseconds(asked.timeout)
         if timeout_ms <= 0:
-            return {"topics": [{"name": topic.name, **TIMED_OUT, "configs": []} for topic in asked.topics]}
-        counts = Counter(topic.name for topic in asked.topics)
-        once = [topic for topic in asked.topics if counts[topic.name] == 1]
-        twice = [name for name, count in counts.items() if count > 1]
-        is_too_much = sum(self._partition_count(topic) for topic in once) > _PARTITIONS_TOGETHER_MAX
+            return {"topics": ({"name": topic.name, **TIMED_OUT, "configs": []} for topic in asked.topics)}
+        once, twice = await self._distinct(asked.topics)
+        is_too_much = await self._sum(once) > _PARTITIONS_TOGETHER_MAX
         topics = []
-        for topic in once:
+        async for topic in self._services.slices.each(once):
             try:
                 if is_too_much:
                     raise KafkaError(
@@ -61,6 +58,25 @@ class CreateTopicsHandler:
         duplicate = KafkaError(ErrorCode.INVALID_REQUEST, "the request has this topic twice")
         topics += [_refused(name, duplicate) for name in twice]
         return {"throttle_time_ms": request.throttle_ms, "topics": topics}
+
+    async def _distinct(self, topics: Iterable[Any]) -> tuple[list[Any], list[str]]:
+        """The topics that are named once, and the names of the others."""
+        once: dict[str, Any] = {}
+        twice: dict[str, None] = {}
+        async for topic in self._services.slices.each(topics):
+            if topic.name in once or topic.name in twice:
+                once.pop(topic.name, None)
+                twice[topic.name] = None
+            else:
+                once[topic.name] = topic
+        return list(once.values()), list(twice)
+
+    async def _sum(self, topics: Iterable[Any]) -> int:
+        """The partitions of all of them."""
+        total = 0
+        async for topic in self._services.slices.each(topics):
+            total += self._partition_count(topic)
+        return total
 
     def _partition_count(self, topic: Any) -> int:
         if topic.assignments:
@@ -90,10 +106,11 @@ class CreateTopicsHandler:
         return services.topics.plan(image, topic.name, partition_count, factor, configs)
 
     def _checked_configs(self, topic: Any) -> dict[str, str]:
+        check_count(topic.configs)
         configs = dict(internal_defaults(topic.name))
         for one in topic.configs:
             if one.value is None:
-                raise KafkaError(ErrorCode.INVALID_CONFIG, f"{one.name} needs a value")
+                raise KafkaError(ErrorCode.INVALID_CONFIG, f"{shortened(one.name)} needs a value")
             configs[one.name] = one.value
         services = self._services
         defaults = services.settings.topic_defaults(services.image, services.broker_id)
@@ -108,8 +125,6 @@ class CreateTopicsHandler:
 
     def _created(self, plan: TopicPlan) -> Values:
         partitions = plan.assignment.partitions
-        services = self._services
-        entries = topic_entries(services.settings, services.image, services.broker_id, plan.configs)
         return {
             "name": plan.assignment.topic,
             "topic_id": plan.assignment.topic_id,
@@ -117,17 +132,19 @@ class CreateTopicsHandler:
             "error_message": None,
             "num_partitions": len(partitions),
             "replication_factor": len(partitions[0].replicas),
-            "configs": [
-                {
-                    "name": entry.name,
-                    "value": entry.shown_value,
-                    "read_only": False,
-                    "config_source": entry.source,
-                    "is_sensitive": entry.setting.is_sensitive,
-                }
-                for entry in entries
-            ],
+            "configs": self._configs(plan.configs),
         }
+
+    def _configs(self, own: Mapping[str, str]) -> Iterator[Values]:
+        services = self._services
+        for entry in topic_entries(services.settings, services.image, services.broker_id, own):
+            yield {
+                "name": entry.name,
+                "value": entry.shown_value,
+                "read_only": False,
+                "config_source": entry.source,
+                "is_sensitive": entry.setting.is_sensitive,
+            }
 
 
 def _assignments(topic: Any) -> dict[int, tuple[int, ...]]:

@@ -1,25 +1,24 @@
 """DeleteGroups, versions 0 to 2: groups without members are removed, with their offsets."""
 
+from typing import Any
+
 from barnabas.broker.audit import TEXT_LENGTH_MAX, log_change
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.group_calls import ask_group
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages import decode_request
 
 
 class DeleteGroupsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.DELETE_GROUPS, request.version, request.body)
+    async def __call__(self, request: Request, asked: Any) -> Values:
         results = [
             {"group_id": group_id, "error_code": await self._delete(request, group_id)}
-            for group_id in dict.fromkeys(asked.groups_names)
+            async for group_id in self._services.slices.each(dict.fromkeys(asked.groups_names))
         ]
         return {"throttle_time_ms": request.throttle_ms, "results": results}
 

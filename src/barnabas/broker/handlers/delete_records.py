@@ -16,9 +16,7 @@ from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.metadata.image import INTERNAL_TOPICS
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages import decode_request
 
 _HIGH_WATERMARK: Final = -1
 _NO_OFFSET: Final = -1
@@ -28,14 +26,16 @@ class DeleteRecordsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.DELETE_RECORDS, request.version, request.body)
+    async def __call__(self, request: Request, asked: Any) -> Values:
+        slices = self._services.slices
+        wanted: dict[str, dict[int, Any]] = {}
+        async for topic in slices.each(asked.topics):
+            wanted.setdefault(topic.name, {}).update({one.partition_index: one for one in topic.partitions})
         topics = []
-        for topic in asked.topics:
-            wanted = {one.partition_index: one for one in topic.partitions}.values()
-            partitions = [self._delete(request, topic.name, one) for one in wanted]
+        for name, ones in wanted.items():
+            partitions = [self._delete(request, name, one) async for one in slices.each(ones.values())]
             if partitions:
-                topics.append({"name": topic.name, "partitions": partitions})
+                topics.append({"name": name, "partitions": partitions})
         return {"throttle_time_ms": request.throttle_ms, "topics": topics}
 
     def _delete(self, request: Request, topic: str, one: Any) -> Values:

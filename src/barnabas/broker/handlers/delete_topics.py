@@ -6,10 +6,12 @@ refuses everything. A topic that the request names twice is refused and stays.
 
 import logging
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Final
 from uuid import UUID
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.texts import shortened
 from barnabas.broker.audit import log_change
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
@@ -18,9 +20,7 @@ from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.groups.partitions import OFFSETS_TOPIC
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages import decode_request
 
 _BY_ID_FROM: Final = 6
 _DELETION_DISABLED_FROM: Final = 3
@@ -30,18 +30,21 @@ class DeleteTopicsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.DELETE_TOPICS, request.version, request.body)
+    async def __call__(self, request: Request, asked: Any) -> Values:
         timeout_ms = milliseconds(asked.timeout)
+        wanted: Iterable[tuple[str | None, UUID | None]]
         if request.version < _BY_ID_FROM:
-            wanted = [(name, None) for name in asked.topic_names]
+            wanted = ((name, None) for name in asked.topic_names)
         else:
-            wanted = [(one.name, one.topic_id) for one in asked.topics]
+            wanted = ((one.name, one.topic_id) for one in asked.topics)
         if timeout_ms <= 0:
-            return {"responses": [{"name": name, "topic_id": topic_id, **TIMED_OUT} for name, topic_id in wanted]}
-        counts = Counter(wanted)
+            return {"responses": ({"name": name, "topic_id": topic_id, **TIMED_OUT} for name, topic_id in wanted)}
+        slices = self._services.slices
+        counts: Counter[tuple[str | None, UUID | None]] = Counter()
+        async for one in slices.each(wanted):
+            counts[one] += 1
         responses = []
-        for (name, topic_id), count in counts.items():
+        async for (name, topic_id), count in slices.each(counts.items()):
             responses.append(await self._delete(request, name, topic_id, timeout_ms, is_twice=count > 1))
         return {"throttle_time_ms": request.throttle_ms, "responses": responses}
 
@@ -72,7 +75,7 @@ class DeleteTopicsHandler:
         else:
             topic = services.image.topics.get(name or "")
             if topic is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{shortened(name or '')}'")
         services.check_topic(request, Operation.DELETE, topic.name)
         return topic.name, topic.id
 

@@ -4,16 +4,14 @@ This is a broker's endpoint: who asks for a controller's gets MISMATCHED_ENDPOIN
 that is not registered is not there.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.operations import NOT_TOLD, cluster_operations
 from barnabas.broker.handlers.topic_views import broker_addresses, controller_id
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages import decode_request
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
@@ -23,8 +21,7 @@ class DescribeClusterHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.DESCRIBE_CLUSTER, request.version, request.body)
+    async def __call__(self, request: Request, asked: Any) -> Values:
         endpoint_type = getattr(asked, "endpoint_type", _BROKERS)
         if endpoint_type == _CONTROLLERS:
             return _refused(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is the endpoint of a broker, not of a controller")

@@ -7,7 +7,8 @@
 | BROKER | nothing | those that were changed for all brokers |
 | BROKER_LOGGER | this broker's id | every logger's level |
 
-Passwords are never told. Groups and client metrics have no settings here: INVALID_REQUEST.
+Passwords are never told. Groups and client metrics have no settings here: INVALID_REQUEST. A resource that the request
+names more than once is answered once, with all settings that it was asked for.
 """
 
 from collections.abc import Sequence
@@ -24,55 +25,58 @@ from barnabas.broker.config_views import (
     topic_entries,
 )
 from barnabas.broker.dispatch import Values
-from barnabas.broker.handlers.config_resources import ResourceType, check_own_id
+from barnabas.broker.handlers.config_resources import RESOURCE_TYPES, ResourceType, check_own_id, grouped
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.loggers import logger_levels
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages import decode_request
 
 
 class DescribeConfigsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.DESCRIBE_CONFIGS, request.version, request.body)
+    async def __call__(self, request: Request, asked: Any) -> Values:
+        resources = await grouped(self._services.slices, asked.resources)
         # As in Kafka, one resource of a type that does not exist spoils the whole request.
-        is_spoiled = any(resource.resource_type not in tuple(ResourceType) for resource in asked.resources)
-        results = []
-        for resource in asked.resources:
-            result: dict[str, object] = {
-                "resource_type": resource.resource_type,
-                "resource_name": resource.resource_name,
-                "error_code": ErrorCode.NONE,
-                "error_message": "",
-                "configs": [],
-            }
-            try:
-                if is_spoiled:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "there is no such type of resource")
-                result["configs"] = self._describe(request, asked, resource)
-            except BarnabasError as error:
-                result["error_code"], result["error_message"] = refusal_of(error)
-            results.append(result)
+        is_spoiled = not RESOURCE_TYPES.issuperset(kind for kind, _ in resources)
+        results = (
+            self._result(request, asked, kind, name, _wanted(given), is_spoiled=is_spoiled)
+            for (kind, name), given in resources.items()
+        )
         return {"throttle_time_ms": request.throttle_ms, "results": results}
 
-    def _describe(self, request: Request, asked: Any, resource: Any) -> list[Values]:
-        services, name = self._services, resource.resource_name
-        wanted = frozenset(resource.configuration_keys or ())
-        if resource.resource_type == ResourceType.TOPIC:
+    def _result(
+        self, request: Request, asked: Any, kind: int, name: str, wanted: frozenset[str], *, is_spoiled: bool
+    ) -> Values:
+        result: dict[str, object] = {
+            "resource_type": kind,
+            "resource_name": name,
+            "error_code": ErrorCode.NONE,
+            "error_message": "",
+            "configs": [],
+        }
+        try:
+            if is_spoiled:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "there is no such type of resource")
+            result["configs"] = self._describe(request, asked, kind, name, wanted)
+        except BarnabasError as error:
+            result["error_code"], result["error_message"] = refusal_of(error)
+        return result
+
+    def _describe(self, request: Request, asked: Any, kind: int, name: str, wanted: frozenset[str]) -> Sequence[Values]:
+        services = self._services
+        if kind == ResourceType.TOPIC:
             services.check_topic(request, Operation.DESCRIBE_CONFIGS, name)
             return _shown(self._of_topic(name), asked, wanted)
         services.check_cluster(request, Operation.DESCRIBE_CONFIGS)
-        if resource.resource_type == ResourceType.BROKER:
+        if kind == ResourceType.BROKER:
             return _shown(self._of_broker(name), asked, wanted)
-        if resource.resource_type == ResourceType.BROKER_LOGGER:
+        if kind == ResourceType.BROKER_LOGGER:
             check_own_id(services.broker_id, name)
             return [_logger_level(*level) for level in logger_levels().items() if not wanted or level[0] in wanted]
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {resource.resource_type} have no settings here")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no settings here")
 
     def _of_topic(self, name: str) -> Sequence[ConfigEntry]:
         services = self._services
@@ -89,6 +93,13 @@ class DescribeConfigsHandler:
             return default_broker_entries(services.image)
         check_own_id(services.broker_id, name)
         return broker_entries(services.settings, services.image, services.broker_id)
+
+
+def _wanted(given: Sequence[Any]) -> frozenset[str]:
+    """The names of the settings that are asked for; none means all, as null and an empty list do."""
+    if not all(one.configuration_keys for one in given):
+        return frozenset()
+    return frozenset(key for one in given for key in one.configuration_keys)
 
 
 def _shown(entries: Sequence[ConfigEntry], asked: Any, wanted: frozenset[str]) -> list[Values]:

@@ -1,19 +1,19 @@
 """DescribeGroups, versions 0 to 6: state, members and what they read, for tools.
 
-A group that does not exist is shown as `Dead`; from version 6 on with GROUP_ID_NOT_FOUND.
+A group that does not exist is shown as `Dead`; from version 6 on with GROUP_ID_NOT_FOUND. One that the request names
+more than once is shown once.
 """
 
 from typing import Any, Final
 
+from barnabas.base.texts import shortened
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.operations import NOT_TOLD, group_operations
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.groups.transitions import GroupState
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages import decode_request
 
 _NOT_FOUND_FROM: Final = 6
 
@@ -22,10 +22,9 @@ class DescribeGroupsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.DESCRIBE_GROUPS, request.version, request.body)
+    async def __call__(self, request: Request, asked: Any) -> Values:
         tells_operations = getattr(asked, "include_authorized_operations", False)
-        groups = [self._describe(request, group_id, tells_operations) for group_id in asked.groups]
+        groups = (self._describe(request, group_id, tells_operations) for group_id in dict.fromkeys(asked.groups))
         return {"throttle_time_ms": request.throttle_ms, "groups": groups}
 
     def _describe(self, request: Request, group_id: str, tells_operations: bool) -> dict[str, Any]:
@@ -39,7 +38,7 @@ class DescribeGroupsHandler:
             return {
                 **_nothing(group_id, GroupState.DEAD.value),
                 "error_code": ErrorCode.GROUP_ID_NOT_FOUND,
-                "error_message": f"Group {group_id} not found.",
+                "error_message": f"Group {shortened(group_id)} not found.",
             }
         operations = group_operations(self._services, request, group_id) if tells_operations else NOT_TOLD
         if found is None:
@@ -50,7 +49,7 @@ class DescribeGroupsHandler:
             "group_state": found.state.value,
             "protocol_type": found.protocol_type,
             "protocol_data": found.protocol,
-            "members": [
+            "members": (
                 {
                     "member_id": one.member_id,
                     "group_instance_id": one.instance_id,
@@ -60,7 +59,7 @@ class DescribeGroupsHandler:
                     "member_assignment": one.assignment,
                 }
                 for one in found.members
-            ],
+            ),
             "authorized_operations": operations,
         }
 

@@ -9,16 +9,13 @@ import shutil
 from collections.abc import Iterable
 from typing import Any, Final
 
-from barnabas.base.ids import TopicPartition
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.storage.directory import LogDirectory
 from barnabas.storage.log import Log
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages import decode_request
 
 _UNKNOWN_BYTES: Final = -1
 
@@ -27,15 +24,16 @@ class DescribeLogDirsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.DESCRIBE_LOG_DIRS, request.version, request.body)
+    async def __call__(self, request: Request, asked: Any) -> Values:
         if not self._services.allows_cluster(request, Operation.DESCRIBE):
             return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
-        wanted = (
-            None if asked.topics is None else {(one.topic, index) for one in asked.topics for index in one.partitions}
-        )
+        wanted = None if asked.topics is None else await self._wanted(asked.topics)
         results = [await self._describe(directory, wanted) for directory in self._services.logs.directories]
         return {"throttle_time_ms": request.throttle_ms, "error_code": ErrorCode.NONE, "results": results}
+
+    async def _wanted(self, topics: Iterable[Any]) -> set[tuple[str, int]]:
+        named = ((topic.topic, index) for topic in topics for index in topic.partitions)
+        return {one async for one in self._services.slices.each(named)}
 
     async def _describe(self, directory: LogDirectory, wanted: set[tuple[str, int]] | None) -> Values:
         if not directory.is_online:
@@ -43,11 +41,14 @@ class DescribeLogDirsHandler:
         total, usable = await asyncio.get_running_loop().run_in_executor(
             self._services.workers, _capacity, directory.path
         )
-        logs = [log for name, log in directory.logs.items() if wanted is None or name in wanted]
+        by_topic: dict[str, list[Log]] = {}
+        async for name, log in self._services.slices.each(tuple(directory.logs.items())):
+            if wanted is None or name in wanted:
+                by_topic.setdefault(name.topic, []).append(log)
         return {
             "error_code": ErrorCode.NONE,
             "log_dir": directory.path,
-            "topics": _by_topic(logs),
+            "topics": ({"name": topic, "partitions": map(_view, logs)} for topic, logs in by_topic.items()),
             "total_bytes": total,
             "usable_bytes": usable,
             "is_cordoned": directory.path in self._services.settings.log_manager_config.cordoned_log_dirs,
@@ -62,15 +63,9 @@ def _capacity(path: str) -> tuple[int, int]:
     return usage.total, usage.free
 
 
-def _by_topic(logs: Iterable[Log]) -> list[Values]:
-    topics: dict[str, list[Any]] = {}
-    for log in logs:
-        name: TopicPartition = log.partition
-        topics.setdefault(name.topic, []).append(
-            {
-                "partition_index": name.partition,
-                "partition_size": log.size_bytes,
-                "offset_lag": max(0, log.end_offset - log.high_watermark),
-            }
-        )
-    return [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]
+def _view(log: Log) -> Values:
+    return {
+        "partition_index": log.partition.partition,
+        "partition_size": log.size_bytes,
+        "offset_lag": max(0, log.end_offset - log.high_watermark),
+    }

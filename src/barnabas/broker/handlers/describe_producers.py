@@ -1,4 +1,10 @@
-"""DescribeProducers, version 0: who writes to a partition, as far as its leader remembers."""
+"""DescribeProducers, version 0: who writes to a partition, as far as its leader remembers.
+
+A partition that the request names more than once is described once.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import topic_name_problem
@@ -9,9 +15,7 @@ from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.storage.producer_state import ProducerState
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages import decode_request
 
 _NO_OFFSET = -1
 
@@ -20,16 +24,15 @@ class DescribeProducersHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.DESCRIBE_PRODUCERS, request.version, request.body)
-        topics = [
-            {
-                "name": topic.name,
-                "partitions": [self._describe(request, topic.name, index) for index in topic.partition_indexes],
-            }
-            for topic in asked.topics
-        ]
+    async def __call__(self, request: Request, asked: Any) -> Values:
+        wanted: dict[str, dict[int, None]] = {}
+        async for topic in self._services.slices.each(asked.topics):
+            wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        topics = ({"name": name, "partitions": self._partitions(request, name, ones)} for name, ones in wanted.items())
         return {"throttle_time_ms": request.throttle_ms, "topics": topics}
+
+    def _partitions(self, request: Request, topic: str, indexes: Iterable[int]) -> Iterator[Values]:
+        return (self._describe(request, topic, index) for index in indexes)
 
     def _describe(self, request: Request, topic: str, index: int) -> Values:
         try:
@@ -43,7 +46,7 @@ class DescribeProducersHandler:
         return {
             "partition_index": index,
             "error_code": ErrorCode.NONE,
-            "active_producers": [_producer(state) for state in partition.log.producers],
+            "active_producers": map(_producer, tuple(partition.log.producers)),
         }
 
 

@@ -5,8 +5,10 @@ cursor in the answer says where the next page begins. Without names all topics a
 topic asked for, or at a negative partition, is INVALID_REQUEST.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Any, Final
 
 from barnabas.base.ids import topic_name_problem
 from barnabas.broker.authorizer import Operation
@@ -15,27 +17,28 @@ from barnabas.broker.handlers.operations import topic_operations
 from barnabas.broker.handlers.topic_views import PartitionViews
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
+from barnabas.broker.slices import Slices
 from barnabas.metadata.image import INTERNAL_TOPICS
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages import decode_request
+
+_SORTED_TOGETHER: Final = 1000
 
 
 class DescribeTopicPartitionsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.DESCRIBE_TOPIC_PARTITIONS, request.version, request.body)
+    async def __call__(self, request: Request, asked: Any) -> Values:
         named = [one.name for one in asked.topics]
         cursor = asked.cursor
-        names = sorted(set(named) if named else self._visible(request))
-        if cursor is not None:
-            names = [name for name in names if name >= cursor.topic_name]
-            if cursor.partition_index < 0 or (named and cursor.topic_name not in named):
-                return _refused(named)
+        if cursor is not None and (cursor.partition_index < 0 or (named and cursor.topic_name not in named)):
+            return _refused(named)
+        slices = self._services.slices
+        names = await _sorted(slices, set(named) if named else self._visible(request))
         page = _Page(self._services, request, self._limit(asked.response_partition_limit))
-        for name in names:
+        async for name in slices.each(names):
+            if cursor is not None and name < cursor.topic_name:
+                continue
             is_first = cursor is not None and name == cursor.topic_name
             if not page.add(name, cursor.partition_index if is_first else 0):
                 break
@@ -47,6 +50,15 @@ class DescribeTopicPartitionsHandler:
 
     def _limit(self, asked: int) -> int:
         return max(1, min(asked, self._services.settings.config.max_request_partition_size_limit))
+
+
+async def _sorted(slices: Slices, names: Collection[str]) -> Iterator[str]:
+    """In order, without sorting all of them at once."""
+    runs: list[list[str]] = []
+    unsorted = iter(names)
+    async for _ in slices.each(range(0, len(names), _SORTED_TOGETHER)):
+        runs.append(sorted(islice(unsorted, _SORTED_TOGETHER)))
+    return merge(*runs)
 
 
 class _Page:
@@ -79,7 +91,7 @@ class _Page:
             return False
         return True
 
-    def _add(self, name: str, code: ErrorCode, topic_id: Any = None, partitions: Sequence[Values] = ()) -> None:
+    def _add(self, name: str, code: ErrorCode, topic_id: Any = None, partitions: Iterable[Values] = ()) -> None:
         self._topics.append(
             {
                 "error_code": code,
@@ -96,5 +108,5 @@ class _Page:
 
 
 def _refused(names: Sequence[str]) -> Values:
-    topics = [{"error_code": ErrorCode.INVALID_REQUEST, "name": name, "partitions": []} for name in names]
+    topics = ({"error_code": ErrorCode.INVALID_REQUEST, "name": name, "partitions": []} for name in names)
     return {"topics": topics, "next_cursor": None}

@@ -1,9 +1,12 @@
 """What an exception means in an answer: the one place where errors get their code."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed, InvalidRecords, InvalidSetting
 from barnabas.wire.errors import ErrorCode, KafkaError
+
+_MESSAGE_LENGTH_MAX: Final = 500
+"""A message may repeat several names, and one that nobody shortened."""
 
 
 class Refusal(NamedTuple):
@@ -13,16 +16,22 @@ class Refusal(NamedTuple):
 
 def refusal_of(error: BarnabasError) -> Refusal:
     """The code, and the words for APIs that have room for them."""
+    if isinstance(error, KafkaError):
+        code, message = error.code, error.message
+    else:
+        code, message = _code_of(error), str(error)
+    return Refusal(code, message[:_MESSAGE_LENGTH_MAX] or None)
+
+
+def _code_of(error: BarnabasError) -> ErrorCode:
     match error:
-        case KafkaError():
-            return Refusal(error.code, error.message or None)
         case InvalidRecords():
-            return Refusal(ErrorCode.INVALID_RECORD, str(error))
+            return ErrorCode.INVALID_RECORD
         case CorruptBatch():
-            return Refusal(ErrorCode.CORRUPT_MESSAGE, str(error))
+            return ErrorCode.CORRUPT_MESSAGE
         case DiskFailed():
-            return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            return ErrorCode.KAFKA_STORAGE_ERROR
         case InvalidSetting():
-            return Refusal(ErrorCode.INVALID_CONFIG, str(error))
+            return ErrorCode.INVALID_CONFIG
         case _:
-            return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+            return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -12,14 +12,13 @@ too few brokers are there for its replicas, the answer is COORDINATOR_NOT_AVAILA
 
 from typing import Any, Final
 
+from barnabas.base.texts import shortened
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.groups.partitions import OFFSETS_TOPIC
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages import decode_request
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
@@ -31,13 +30,13 @@ class FindCoordinatorHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.FIND_COORDINATOR, request.version, request.body)
+    async def __call__(self, request: Request, asked: Any) -> Values:
         key_type = getattr(asked, "key_type", _GROUP)
         if request.version < _MANY_FROM:
             found = await self._find(request, key_type, asked.key)
             return {"throttle_time_ms": request.throttle_ms, **found}
-        coordinators = [{"key": key, **await self._find(request, key_type, key)} for key in asked.coordinator_keys]
+        keys = self._services.slices.each(asked.coordinator_keys)
+        coordinators = [{"key": key, **await self._find(request, key_type, key)} async for key in keys]
         return {"throttle_time_ms": request.throttle_ms, "coordinators": coordinators}
 
     async def _find(self, request: Request, key_type: int, key: str) -> dict[str, Any]:
@@ -53,7 +52,7 @@ class FindCoordinatorHandler:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the key is neither a group's nor a transaction's")
         services = self._services
         if not services.allows_group(request, Operation.DESCRIBE, key):
-            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, f"Describe is not allowed on '{key}'")
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, f"Describe is not allowed on '{shortened(key)}'")
         index = await services.groups.find_partition(key)
         if index is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no {OFFSETS_TOPIC} yet")

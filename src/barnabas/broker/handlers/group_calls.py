@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from barnabas.base.clock import Moment
+from barnabas.base.texts import shortened
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.request import Request
@@ -49,7 +50,7 @@ def ask_group_in_turn(
     request.body = _NOTHING  # a member may wait long, and the buffer that it arrived in must not wait, too
 
     def answer(result: object) -> None:
-        turns.call(lambda: respond(result))
+        turns.call(lambda: request.attempt(lambda: respond(result)))
 
     try:
         check_group(services, request, Operation.READ, group_id)
@@ -63,7 +64,9 @@ def ask_group_in_turn(
 def check_group(services: Services, request: Request, operation: Operation, group_id: str) -> None:
     """Refuses who may not do this, and a group without a name."""
     if not services.allows_group(request, operation, group_id):
-        raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, f"{operation.value} is not allowed on '{group_id}'")
+        raise KafkaError(
+            ErrorCode.GROUP_AUTHORIZATION_FAILED, f"{operation.value} is not allowed on '{shortened(group_id)}'"
+        )
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group has a name")
 

@@ -16,18 +16,17 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError, InvalidSetting
 from barnabas.base.settings import SettingTable, SettingType
+from barnabas.base.texts import shortened
 from barnabas.broker.audit import log_change
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.config_changes import ConfigChanger, Configs
-from barnabas.broker.handlers.config_resources import ResourceType, check_own_id
+from barnabas.broker.handlers.config_resources import ResourceType, check_own_id, check_sole, grouped
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.loggers import ROOT, check_level, set_level
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages import decode_request
 
 
 class ConfigOperation(IntEnum):
@@ -42,16 +41,15 @@ class IncrementalAlterConfigsHandler:
         self._services = services
         self._changer = ConfigChanger(services)
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.INCREMENTAL_ALTER_CONFIGS, request.version, request.body)
-        counts = Counter((one.resource_type, one.resource_name) for one in asked.resources)
+    async def __call__(self, request: Request, asked: Any) -> Values:
+        slices = self._services.slices
+        given = await grouped(slices, asked.resources)
         responses = []
-        for resource in asked.resources:
+        async for resource in slices.each(asked.resources):
             kind, name = resource.resource_type, resource.resource_name
             response: dict[str, object] = {"resource_type": kind, "resource_name": name, "error_message": None}
             try:
-                if counts[kind, name] > 1:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has this resource twice")
+                check_sole(given[kind, name])
                 _check(resource.configs)
                 if kind == ResourceType.BROKER_LOGGER:
                     self._change_levels(request, name, resource.configs, validate_only=asked.validate_only)
@@ -85,11 +83,11 @@ def _check(configs: Sequence[Any]) -> None:
     names = Counter(one.name for one in configs)
     for one in configs:
         if names[one.name] > 1:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{one.name} is changed twice")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{shortened(one.name)} is changed twice")
         if one.config_operation not in operations:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no operation {one.config_operation}")
         if one.value is None and one.config_operation != ConfigOperation.DELETE:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{one.name} needs a value")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{shortened(one.name)} needs a value")
 
 
 class _Steps:

@@ -5,7 +5,7 @@ to transactions. A transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATI
 instead of asking again.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import NO_EPOCH, NO_PRODUCER, ProducerId
@@ -14,9 +14,7 @@ from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages import decode_request
 
 _FIRST_EPOCH: Final = 0
 
@@ -25,8 +23,7 @@ class InitProducerIdHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.INIT_PRODUCER_ID, request.version, request.body)
+    async def __call__(self, request: Request, asked: Any) -> Values:
         try:
             self._services.check_cluster(request, Operation.IDEMPOTENT_WRITE)
             _check(

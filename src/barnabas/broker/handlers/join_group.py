@@ -6,7 +6,6 @@ its own (`group.instance.id`, version 5). The rules are in `barnabas.groups`.
 
 from typing import Final
 
-from barnabas.base.errors import BarnabasError
 from barnabas.broker.handlers.group_calls import ask_group_in_turn
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
@@ -28,14 +27,10 @@ class JoinGroupHandler:
         self._turns = services.groups.turns
 
     def __call__(self, request: Request) -> None:
-        self._turns.call(lambda: self._join(request))
+        self._turns.call(lambda: request.attempt(lambda: self._join(request)))
 
     def _join(self, request: Request) -> None:
-        try:
-            join = _join_request(request, decode_join_group_request(request.version, request.body))
-        except BarnabasError as error:
-            request.refuse(error)
-            return
+        join = _join_request(request, decode_join_group_request(request.version, request.body))
 
         def respond(result: JoinResult | ErrorCode) -> None:
             if isinstance(result, ErrorCode):

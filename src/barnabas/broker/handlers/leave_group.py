@@ -8,21 +8,22 @@ from barnabas.broker.handlers.group_calls import ask_group, check_group
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.groups.requests import LeaveResult, LeavingMember
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages import decode_request
 
 _MANY_FROM: Final = 3
+_TOGETHER_MAX: Final = 2_000
+"""Members that leave in one request, which is done at once."""
 
 
 class LeaveGroupHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.LEAVE_GROUP, request.version, request.body)
+    async def __call__(self, request: Request, asked: Any) -> Values:
         leaving = _leaving(asked)
         try:
+            if len(leaving) > _TOGETHER_MAX:
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
             check_group(self._services, request, Operation.READ, asked.group_id)
             result: LeaveResult = await ask_group(
                 self._services,

@@ -4,34 +4,35 @@ Version 0 lists subscriptions of client metrics; there are none. A type that doe
 in Kafka.
 """
 
+from collections.abc import Iterable
+from typing import Any
+
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
-from barnabas.broker.handlers.config_resources import ResourceType
+from barnabas.broker.handlers.config_resources import RESOURCE_TYPES, ResourceType
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages import decode_request
 
 
 class ListConfigResourcesHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.LIST_CONFIG_RESOURCES, request.version, request.body)
-        code, resources = ErrorCode.NONE, []
+    async def __call__(self, request: Request, asked: Any) -> Values:
+        code = ErrorCode.NONE
+        resources: Iterable[Values] = ()
         types = (ResourceType.CLIENT_METRICS,) if request.version == 0 else asked.resource_types or tuple(ResourceType)
         if not self._services.allows_cluster(request, Operation.DESCRIBE_CONFIGS):
             code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        elif any(one not in tuple(ResourceType) for one in types):
+        elif not RESOURCE_TYPES.issuperset(types):
             code = ErrorCode.UNSUPPORTED_VERSION
         else:
-            resources = [
+            resources = (
                 {"resource_name": name, "resource_type": one}
                 for one in dict.fromkeys(types)
                 for name in self._names(one)
-            ]
+            )
         return {"throttle_time_ms": request.throttle_ms, "error_code": code, "config_resources": resources}
 
     def _names(self, resource_type: int) -> list[str]:

@@ -4,7 +4,6 @@ From version 4 a client says which leader epoch it knows. A partition that the r
 Other brokers, and the debugging consumer (replica -2), see up to the end of the log instead of the high watermark.
 """
 
-from collections import Counter
 from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError
@@ -16,9 +15,7 @@ from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.offset_lookup import check_timestamp, find_offset
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages import decode_request
 
 _READ_COMMITTED: Final = 1
 _CONSUMER: Final = -1
@@ -28,17 +25,19 @@ class ListOffsetsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.LIST_OFFSETS, request.version, request.body)
-        wanted: dict[str, list[Any]] = {}
-        for topic in asked.topics:
-            wanted.setdefault(topic.name, []).extend(topic.partitions)
+    async def __call__(self, request: Request, asked: Any) -> Values:
+        slices = self._services.slices
+        wanted: dict[str, dict[int, list[Any]]] = {}
+        async for topic in slices.each(asked.topics):
+            ones = wanted.setdefault(topic.name, {})
+            for one in topic.partitions:
+                ones.setdefault(one.partition_index, []).append(one)
         topics = []
         for name, ones in wanted.items():
-            counts = Counter(one.partition_index for one in ones)
-            partitions = []
-            for index, one in {one.partition_index: one for one in ones}.items():
-                partitions.append(await self._look_up(request, asked, name, one, is_twice=counts[index] > 1))
+            partitions = [
+                await self._look_up(request, asked, name, same[-1], is_twice=len(same) > 1)
+                async for same in slices.each(ones.values())
+            ]
             if partitions:
                 topics.append({"name": name, "partitions": partitions})
         return {"throttle_time_ms": request.throttle_ms, "topics": topics}

@@ -12,7 +12,7 @@ Brokers are told by the addresses of the listener that the request came in throu
 that a client can use it at once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 from uuid import UUID
 
@@ -28,9 +28,7 @@ from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.groups.partitions import OFFSETS_TOPIC
 from barnabas.metadata.image import INTERNAL_TOPICS, Topic
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages import decode_request
 
 _ALL_BY_NULL_FROM: Final = 1
 _TOPIC_ID_FROM: Final = 10
@@ -41,30 +39,28 @@ class MetadataHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.METADATA, request.version, request.body)
-        wanted = asked.topics
-        if wanted and not _is_well_named(request.version, wanted):
-            return _refused(wanted)
+    async def __call__(self, request: Request, asked: Any) -> Values:
         answer = _Answer(self._services, request, asked)
-        if wanted is None or (not wanted and request.version < _ALL_BY_NULL_FROM):
-            answer.add_all()
-        elif request.version >= _BY_ID_FROM and any(one.topic_id for one in wanted):
-            answer.add_ids(dict.fromkeys(one.topic_id for one in wanted if one.topic_id))
-        else:
-            answer.add_names(dict.fromkeys(one.name for one in wanted))
-        return answer.values()
-
-
-def _is_well_named(version: int, wanted: Iterable[Any]) -> bool:
-    """Ids may stand for names from version 12 on; before, the request has to name every topic and give no id."""
-    if version >= _BY_ID_FROM:
-        return all(one.topic_id or one.name is not None for one in wanted) or any(one.topic_id for one in wanted)
-    return all(one.name is not None and not (version >= _TOPIC_ID_FROM and one.topic_id) for one in wanted)
+        if asked.topics is None or (not asked.topics and request.version < _ALL_BY_NULL_FROM):
+            return answer.values(answer.all())
+        names: dict[str | None, None] = {}
+        ids: dict[UUID, None] = {}
+        async for one in self._services.slices.each(asked.topics):
+            topic_id = one.topic_id if request.version >= _TOPIC_ID_FROM else None
+            if topic_id is None:
+                names[one.name] = None
+            else:
+                ids[topic_id] = None
+        # Ids stand for names from version 12 on; before, the request has to name every topic and give no id.
+        if ids and request.version >= _BY_ID_FROM:
+            return answer.values(answer.of_ids(ids))
+        if ids or None in names:
+            return _refused(asked.topics)
+        return answer.values(answer.of_names([name for name in names if name is not None]))
 
 
 def _refused(wanted: Iterable[Any]) -> Values:
-    topics = [
+    topics = (
         {
             "error_code": ErrorCode.INVALID_REQUEST,
             "name": one.name or "",
@@ -72,7 +68,7 @@ def _refused(wanted: Iterable[Any]) -> Values:
             "partitions": [],
         }
         for one in wanted
-    ]
+    )
     return {"brokers": [], "topics": topics, "error_code": ErrorCode.INVALID_REQUEST}
 
 
@@ -87,35 +83,34 @@ class _Answer:
         self._may_create = getattr(asked, "allow_auto_topic_creation", True)
         self._tells_operations = getattr(asked, "include_topic_authorized_operations", False)
         self._tells_cluster_operations = getattr(asked, "include_cluster_authorized_operations", False)
-        self._topics: list[Values] = []
 
-    def add_all(self) -> None:
+    def all(self) -> Iterator[Values]:
         for topic in self._image.topics.values():
             if self._services.allows_topic(self._request, Operation.DESCRIBE, topic.name):
-                self._add(topic)
+                yield self._view(topic)
 
-    def add_ids(self, topic_ids: Iterable[UUID]) -> None:
+    def of_ids(self, topic_ids: Iterable[UUID]) -> Iterator[Values]:
         for topic_id in topic_ids:
             topic = self._image.topics_by_id.get(topic_id)
             if topic is None:
-                self._add_error(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+                yield self._error(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
             elif not self._services.allows_topic(self._request, Operation.DESCRIBE, topic.name):
                 # Not the name: whoever has only the id must not learn it.
-                self._add_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
+                yield self._error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
             else:
-                self._add(topic)
+                yield self._view(topic)
 
-    def add_names(self, names: Iterable[str]) -> None:
+    def of_names(self, names: Iterable[str]) -> Iterator[Values]:
         for name in names:
             topic = self._image.topics.get(name)
             if not self._services.allows_topic(self._request, Operation.DESCRIBE, name):
-                self._add_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
+                yield self._error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
             elif topic is not None:
-                self._add(topic)
+                yield self._view(topic)
             elif topic_name_problem(name) is not None:
-                self._add_error(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
+                yield self._error(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
             else:
-                self._add_error(self._missing(name), name)
+                yield self._error(self._missing(name), name)
 
     def _missing(self, name: str) -> ErrorCode:
         """Begins to make the topic, if that may be."""
@@ -132,34 +127,30 @@ class _Answer:
             self._services.auto_creation.begin(self._image, AskedTopic(name, *counts, who(self._request)))
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def _add(self, topic: Topic) -> None:
-        self._topics.append(
-            {
-                "error_code": ErrorCode.NONE,
-                "name": topic.name,
-                "topic_id": topic.id,
-                "is_internal": topic.is_internal,
-                "partitions": self._views.of(topic, topic.partitions),
-                "topic_authorized_operations": self._operations(topic.name),
-            }
-        )
+    def _view(self, topic: Topic) -> Values:
+        return {
+            "error_code": ErrorCode.NONE,
+            "name": topic.name,
+            "topic_id": topic.id,
+            "is_internal": topic.is_internal,
+            "partitions": self._views.of(topic, topic.partitions),
+            "topic_authorized_operations": self._operations(topic.name),
+        }
 
-    def _add_error(self, code: ErrorCode, name: str | None, topic_id: UUID = ZERO_UUID) -> None:
-        self._topics.append(
-            {
-                "error_code": code,
-                "name": name,
-                "topic_id": topic_id,
-                "is_internal": name in INTERNAL_TOPICS,
-                "partitions": [],
-                "topic_authorized_operations": NOT_TOLD if name is None else self._operations(name),
-            }
-        )
+    def _error(self, code: ErrorCode, name: str | None, topic_id: UUID = ZERO_UUID) -> Values:
+        return {
+            "error_code": code,
+            "name": name,
+            "topic_id": topic_id,
+            "is_internal": name in INTERNAL_TOPICS,
+            "partitions": [],
+            "topic_authorized_operations": NOT_TOLD if name is None else self._operations(name),
+        }
 
     def _operations(self, name: str) -> int:
         return topic_operations(self._services, self._request, name) if self._tells_operations else NOT_TOLD
 
-    def values(self) -> Values:
+    def values(self, topics: Iterator[Values]) -> Values:
         operations = NOT_TOLD
         if self._tells_cluster_operations:
             operations = cluster_operations(self._services, self._request)
@@ -171,6 +162,6 @@ class _Answer:
             ],
             "cluster_id": self._services.cluster_id,
             "controller_id": controller_id(self._services),
-            "topics": self._topics,
+            "topics": topics,
             "cluster_authorized_operations": operations,
         }

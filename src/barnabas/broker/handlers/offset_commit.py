@@ -4,11 +4,13 @@ Each partition is refused by itself when its topic is unknown here; an error of 
 that it does not know) is every partition's error. Called directly by the dispatcher: all commits of a tick go into the
 log as one batch, and their answers leave together.
 
-The usual request, offsets of one topic, takes a shorter way (`take_sole`) to the same end.
+The usual request, offsets of one topic, takes a shorter way (`take_sole`) to the same end. One with very many offsets
+is committed in pieces, over several turns of the event loop: others must not wait for all of it.
 """
 
-from collections.abc import Sequence
-from typing import TypeAlias, cast
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeAlias, cast
 from uuid import UUID
 
 from barnabas.broker.authorizer import Operation, Resource
@@ -34,6 +36,8 @@ from barnabas.wire.primitives import uuid_of
 from barnabas.wire.sole_commit import SoleCommit, read_sole_commit, write_commit_reply
 
 _GROUP_NOT_FOUND_FROM = 9
+_TOGETHER_MAX: Final = 100
+"""Offsets that are committed at once: as the turns of joins, a few such pieces take a few milliseconds."""
 _PlainOffset: TypeAlias = tuple[str, UUID, int, int, int, str | None]
 """A plain tuple of the form `OffsetToCommit`, which takes a third of the time to make."""
 
@@ -48,6 +52,7 @@ class OffsetCommitHandler:
         self._allows = services.authorizer.allows
         self._coordinator = services.groups.coordinator
         self._commits = self._coordinator.measures.commits
+        self._turns = services.groups.turns
 
     def take_sole(self, frame: memoryview, slot: ReplySlot, client: ClientConnection) -> bool:
         """The usual request on the shortest way. False leaves it to the long one, which also says what is wrong."""
@@ -78,13 +83,33 @@ class OffsetCommitHandler:
                 raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             pending = _PendingCommit(request)
             self._pick(request, commit, pending)
-            if pending.offsets or not commit.topics:
+            if len(pending.offsets) > _TOGETHER_MAX:
+                self._commit_in_pieces(request, commit, pending)
+            elif pending.offsets or not commit.topics:
                 group_id, generation, member_id, instance_id, retention_ms, _ = commit
                 self._commit(group_id, generation, member_id, instance_id, pending.offsets, pending, retention_ms)
             else:
                 pending([])  # nothing is left to ask the group for
         except KafkaError as error:
             _refuse_all(request, commit, error.code)
+
+    def _commit_in_pieces(self, request: Request, commit: OffsetCommitRequest, pending: "_PendingCommit") -> None:
+        group_id, generation, member_id, instance_id, retention_ms, _ = commit
+        offsets = pending.offsets
+        pieces = _Pieces(len(offsets), pending)
+
+        def commit_piece(start: int) -> None:
+            def told(codes: list[ErrorCode] | ErrorCode) -> None:
+                pieces.done(start, _each(codes, request.version, len(piece)))
+
+            piece = offsets[start : start + _TOGETHER_MAX]
+            try:
+                self._commit(group_id, generation, member_id, instance_id, piece, told, retention_ms)
+            except KafkaError as error:  # the group has gone meanwhile
+                told(error.code)
+
+        for start in range(0, len(offsets), _TOGETHER_MAX):
+            self._turns.call(partial(request.attempt, partial(commit_piece, start)))
 
     def _commit(
         self,
@@ -93,7 +118,7 @@ class OffsetCommitHandler:
         member_id: str,
         instance_id: str | None,
         offsets: list[_PlainOffset],
-        pending: "_PendingCommit | _SoleCommit",
+        pending: Callable[[list[ErrorCode] | ErrorCode], None],
         retention_ms: int = NO_RETENTION,
     ) -> None:
         """KafkaError when the group is not here; what it says itself is told to `pending`."""
@@ -150,8 +175,7 @@ class _SoleCommit:
         """The errors of the offsets, in their order, or one for all of them."""
         version, correlation_id, _, _, _, _, topic, partitions = self._sole
         handler = self._handler
-        if isinstance(codes, ErrorCode):
-            codes = _told(codes, version, len(partitions))
+        codes = _each(codes, version, len(partitions))
         if any(codes):
             for code in filter(None, codes):
                 handler.measures.add_error(ApiKey.OFFSET_COMMIT, code)
@@ -193,8 +217,7 @@ class _PendingCommit:
     def __call__(self, codes: list[ErrorCode] | ErrorCode) -> None:
         """The errors of the offsets, in their order, or one for all of them."""
         request = self._request
-        if isinstance(codes, ErrorCode):
-            codes = _told(codes, request.version, len(self.offsets))
+        codes = _each(codes, request.version, len(self.offsets))
         if any(codes):
             for code in filter(None, codes):
                 request.add_error(code)
@@ -212,8 +235,26 @@ class _PendingCommit:
         request.respond(encode_offset_commit_response(request.version, results, request.throttle_ms))
 
 
-def _told(code: ErrorCode, version: int, count: int) -> list[ErrorCode]:
-    """The error of each of `count` offsets, as this version knows it."""
+class _Pieces:
+    """The results of a commit whose pieces are answered one by one."""
+
+    def __init__(self, count: int, when_done: Callable[[list[ErrorCode]], None]) -> None:
+        self._codes = [ErrorCode.NONE] * count
+        self._left = count
+        self._when_done = when_done
+
+    def done(self, start: int, codes: list[ErrorCode]) -> None:
+        self._codes[start : start + len(codes)] = codes
+        self._left -= len(codes)
+        if not self._left:
+            self._when_done(self._codes)
+
+
+def _each(codes: list[ErrorCode] | ErrorCode, version: int, count: int) -> list[ErrorCode]:
+    """The errors of as many offsets; one error for all of them, as this version knows it, where there is but one."""
+    if isinstance(codes, list):
+        return codes
+    code = codes
     if code is ErrorCode.GROUP_ID_NOT_FOUND and version < _GROUP_NOT_FOUND_FROM:
         code = ErrorCode.ILLEGAL_GENERATION
     return [code] * count

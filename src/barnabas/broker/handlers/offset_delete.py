@@ -1,31 +1,37 @@
 """OffsetDelete, version 0: committed offsets are removed, unless members are subscribed to their topic."""
 
-from typing import Any
+from typing import Any, Final
 
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.group_calls import ask_group, check_group
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages import decode_request
+
+_TOGETHER_MAX: Final = 5_000
+"""Partitions of one request, whose offsets are removed at once."""
 
 
 class OffsetDeleteHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.OFFSET_DELETE, request.version, request.body)
+    async def __call__(self, request: Request, asked: Any) -> Values:
         answer: dict[str, Any] = {
             "throttle_time_ms": request.throttle_ms,
             "error_code": ErrorCode.NONE,
             "topics": [],
         }
-        wanted = [(topic.name, one.partition_index) for topic in asked.topics for one in topic.partitions]
-        refused = {(name, index): code for name, index in wanted if (code := self._problem(request, name, index))}
-        allowed = [one for one in wanted if one not in refused]
+        named = ((topic.name, one.partition_index) for topic in asked.topics for one in topic.partitions)
+        refused, allowed = {}, []
+        async for name, index in self._services.slices.each(named):
+            if code := self._problem(request, name, index):
+                refused[name, index] = code
+            else:
+                allowed.append((name, index))
+        if len(allowed) > _TOGETHER_MAX:
+            return {**answer, "error_code": ErrorCode.INVALID_REQUEST}
         try:
             check_group(self._services, request, Operation.DELETE, asked.group_id)
             codes: list[ErrorCode] = await ask_group(

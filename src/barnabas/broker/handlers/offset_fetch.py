@@ -4,9 +4,10 @@ Without topics (null, from version 2 on) all offsets of a group. What is not com
 named by id from version 10 on; an id that is not known here is UNKNOWN_TOPIC_ID.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from barnabas.base.uuid import ZERO_UUID
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.group_calls import find_topic
@@ -14,9 +15,7 @@ from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.groups.records import CommittedOffset
 from barnabas.groups.state import GroupShardState
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.messages import decode_request
 
 _GROUP_ERROR_FROM: Final = 2
 _MANY_FROM: Final = 8
@@ -28,16 +27,16 @@ class OffsetFetchHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.OFFSET_FETCH, request.version, request.body)
+    async def __call__(self, request: Request, asked: Any) -> Values:
         is_stable = getattr(asked, "require_stable", False)
         if request.version >= _MANY_FROM:
-            groups = [self._fetch(request, one.group_id, one.topics, is_stable) for one in asked.groups]
+            groups = (self._fetch(request, group_id, topics, is_stable) for group_id, topics in _distinct(asked.groups))
             return {"throttle_time_ms": request.throttle_ms, "groups": groups}
         found = self._fetch(request, asked.group_id, asked.topics, is_stable)
         return {"throttle_time_ms": request.throttle_ms, **found}
 
     def _fetch(self, request: Request, group_id: str, topics: Sequence[Any] | None, is_stable: bool) -> dict[str, Any]:
+        found: Iterable[Values]
         try:
             if not self._services.allows_group(request, Operation.DESCRIBE, group_id):
                 raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -45,24 +44,22 @@ class OffsetFetchHandler:
             if topics is None:
                 found = self._all_of(request, state, group_id, is_stable)
             else:
-                found = [self._topic(request, state, group_id, topic, is_stable) for topic in topics]
+                found = (self._topic(request, state, group_id, topic, is_stable) for topic in topics)
         except KafkaError as error:
-            found = []
+            code, found = error.code, []
             if request.version < _GROUP_ERROR_FROM:
-                found = [_refused(topic, error.code) for topic in topics or ()]
-            return {"group_id": group_id, "error_code": error.code, "topics": found}
+                found = (_refused(topic, code) for topic in topics or ())
+            return {"group_id": group_id, "error_code": code, "topics": found}
         return {"group_id": group_id, "error_code": ErrorCode.NONE, "topics": found}
 
-    def _all_of(self, request: Request, state: GroupShardState, group_id: str, is_stable: bool) -> list[Values]:
+    def _all_of(self, request: Request, state: GroupShardState, group_id: str, is_stable: bool) -> Iterator[Values]:
         """Only of topics that the client may see and, by their ids, that there are."""
-        found = []
-        for name, offsets in state.fetch_all_offsets(group_id, is_stable).items():
+        for name, offsets in state.fetch_all_offsets(group_id, is_stable):
             topic = self._services.image.topics.get(name)
             if request.version >= _TOPIC_ID_FROM and topic is None:
                 continue
             if self._services.allows_topic(request, Operation.DESCRIBE, name):
-                found.append(_view(name, None if topic is None else topic.id, offsets))
-        return found
+                yield _view(name, None if topic is None else topic.id, offsets)
 
     def _topic(self, request: Request, state: GroupShardState, group_id: str, wanted: Any, is_stable: bool) -> Values:
         topic_id = getattr(wanted, "topic_id", None)
@@ -72,19 +69,27 @@ class OffsetFetchHandler:
         name: str = wanted.name if topic is None else topic.name
         if not self._services.allows_topic(request, Operation.DESCRIBE, name):
             return _refused(wanted, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        known_id = ZERO_UUID if topic is None else topic.id
         indexes = wanted.partition_indexes
-        if topic is None:
-            offsets = state.fetch_offsets(group_id, name, indexes, require_stable=is_stable)
-        else:
-            offsets = state.fetch_offsets(group_id, name, indexes, topic.id, is_stable)
-        return _view(name, topic_id, zip(indexes, offsets, strict=True))
+        return _view(name, topic_id, zip(indexes, state.fetch_offsets(group_id, name, indexes, known_id), strict=True))
+
+
+def _distinct(groups: Iterable[Any]) -> Iterator[tuple[str, Sequence[Any] | None]]:
+    """The groups of a request. All offsets of a group are told once, however often they are asked for."""
+    told: set[str] = set()
+    for one in groups:
+        if one.topics is None:
+            if one.group_id in told:
+                continue
+            told.add(one.group_id)
+        yield one.group_id, one.topics
 
 
 def _view(name: str, topic_id: Any, offsets: Iterable[tuple[int, CommittedOffset | None]]) -> Values:
     return {
         "name": name,
         "topic_id": topic_id,
-        "partitions": [_partition(index, found or _NOT_COMMITTED, ErrorCode.NONE) for index, found in offsets],
+        "partitions": (_partition(index, found or _NOT_COMMITTED, ErrorCode.NONE) for index, found in offsets),
     }
 
 
@@ -92,7 +97,7 @@ def _refused(wanted: Any, code: ErrorCode) -> Values:
     return {
         "name": getattr(wanted, "name", ""),
         "topic_id": getattr(wanted, "topic_id", None),
-        "partitions": [_partition(index, _NOT_COMMITTED, code) for index in wanted.partition_indexes],
+        "partitions": (_partition(index, _NOT_COMMITTED, code) for index in wanted.partition_indexes),
     }
 
 

@@ -4,6 +4,7 @@ The answer is the largest epoch not above the one asked for, and the offset at w
 end; -1 and -1 for an epoch that nobody knows.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from barnabas.base.errors import BarnabasError
@@ -13,22 +14,22 @@ from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.messages import decode_request
 
 
 class OffsetForLeaderEpochHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request) -> Values:
-        asked = decode_request(ApiKey.OFFSET_FOR_LEADER_EPOCH, request.version, request.body)
-        topics = [
-            {"topic": topic.topic, "partitions": [self._end(request, topic.topic, one) for one in topic.partitions]}
+    async def __call__(self, request: Request, asked: Any) -> Values:
+        topics = (
+            {"topic": topic.topic, "partitions": self._ends(request, topic.topic, topic.partitions)}
             for topic in asked.topics
-        ]
+        )
         return {"throttle_time_ms": request.throttle_ms, "topics": topics}
+
+    def _ends(self, request: Request, topic: str, partitions: Iterable[Any]) -> Iterator[Values]:
+        return (self._end(request, topic, one) for one in partitions)
 
     def _end(self, request: Request, topic: str, one: Any) -> Values:
         try:

@@ -25,7 +25,8 @@ from barnabas.broker.fetch_sessions import (
     Wanted,
     plan_without_session,
 )
-from barnabas.broker.handlers.fetch import READ_COMMITTED, FetchHandler
+from barnabas.broker.handlers.fetch import FetchHandler
+from barnabas.broker.handlers.fetch_attempt import READ_COMMITTED
 from barnabas.broker.request_measures import RequestMeasures
 from barnabas.net.replies import ReplySlot
 from barnabas.replication.partition import Partition, PartitionRead
@@ -177,7 +178,7 @@ class _WaitingFetch:
         request = self._client.request(header, _NOTHING, self._slot, self._began)
         fetch = FetchRequest(sole.wait_ms, sole.bytes_min, sole.bytes_max, sole.isolation_level)
         if self.told is None:
-            plan = plan_without_session([(self.key, self.wanted)])
+            plan = plan_without_session(OrderedDict({self.key: SessionPartition(self.wanted)}))
         else:
             plan = FetchPlan(OrderedDict({self.key: self.told}), sole.session_id, is_incremental=True)
         self._handler.general.answer(request, fetch, plan)

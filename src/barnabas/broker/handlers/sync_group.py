@@ -3,7 +3,6 @@
 Answered when the assignment is in the log.
 """
 
-from barnabas.base.errors import BarnabasError
 from barnabas.broker.handlers.group_calls import ask_group_in_turn
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
@@ -18,14 +17,10 @@ class SyncGroupHandler:
         self._turns = services.groups.turns
 
     def __call__(self, request: Request) -> None:
-        self._turns.call(lambda: self._sync(request))
+        self._turns.call(lambda: request.attempt(lambda: self._sync(request)))
 
     def _sync(self, request: Request) -> None:
-        try:
-            sync = SyncRequest(*decode_sync_group_request(request.version, request.body))
-        except BarnabasError as error:
-            request.refuse(error)
-            return
+        sync = SyncRequest(*decode_sync_group_request(request.version, request.body))
 
         def respond(result: SyncResult | ErrorCode) -> None:
             if isinstance(result, ErrorCode):

@@ -4,7 +4,7 @@ A partition that this broker should lead and whose directory is offline is shown
 send a request to.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from barnabas.broker.dispatch import Values
@@ -43,8 +43,8 @@ class PartitionViews:
         self._alive = services.image.brokers
         self._reachable = {address.id for address in broker_addresses(services, listener)}
 
-    def of(self, topic: Topic, partitions: Iterable[Partition]) -> list[Values]:
-        return [self._view(topic, partition) for partition in partitions]
+    def of(self, topic: Topic, partitions: Iterable[Partition]) -> Iterator[Values]:
+        return (self._view(topic, partition) for partition in partitions)
 
     def _view(self, topic: Topic, partition: Partition) -> Values:
         offline = [broker_id for broker_id in partition.replicas if broker_id not in self._alive]

@@ -269,7 +269,9 @@ def admit_batch(
         return None
     if header.base_sequence < 0 and header.has_producer:
         return None
-    if summary.max_timestamp != header.max_timestamp or summary.max_timestamp > now_ms + after_max_ms:
+    if summary.max_timestamp != header.max_timestamp or summary.max_timestamp < NO_TIMESTAMP:
+        return None
+    if summary.max_timestamp > now_ms + after_max_ms:
         return None
     if summary.min_timestamp != NO_TIMESTAMP and summary.min_timestamp < now_ms - before_max_ms:
         return None

@@ -1,0 +1,23 @@
+"""ConsumerGroupHeartbeat, versions 0 and 1: the newer protocol of consumer groups (KIP-848) does not exist here.
+
+UNSUPPORTED_VERSION, as from a Kafka in which it is turned off. The API is served for this answer alone: a client with
+`group.protocol=consumer` ends at once and says why, where one that finds no such API (librdkafka) waits without a word.
+"""
+
+from typing import Any
+
+from barnabas.broker.dispatch import Values
+from barnabas.broker.request import Request
+from barnabas.broker.services import Services
+from barnabas.wire.errors import ErrorCode
+
+
+class ConsumerGroupHeartbeatHandler:
+    def __init__(self, services: Services) -> None: ...
+
+    async def __call__(self, request: Request, asked: Any) -> Values:
+        return {
+            "throttle_time_ms": request.throttle_ms,
+            "error_code": ErrorCode.UNSUPPORTED_VERSION,
+            "error_message": "the consumer group protocol of KIP-848 is not supported: set group.protocol=classic",
+        }

@@ -1,0 +1,188 @@
+"""A request that names very many things, or one thing very often, keeps nobody else waiting."""
+
+import asyncio
+import gc
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.framing import request_start
+from barnabas.wire.messages import write_request
+from tests.support.broker_parts import ServedBroker, served_broker
+from tests.support.loop_turns import LoopTurns
+from tests.support.network import run
+
+pytestmark = pytest.mark.slow
+
+TIMES = 20_000
+WIDE = 300
+TURN_SECONDS_MAX = 0.05
+"""The rule is 10 ms, and a machine that is busy may take several times as long; without slices most of these take from
+80 ms to 8 s, and one of them hours."""
+NAMES = [f"n{number}" for number in range(TIMES)]
+PING = (ApiKey.HEARTBEAT, 3, {"group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": None})
+LENGTH = struct.Struct(">i")
+
+
+def _resources(kind: int, names: list[str]) -> list[dict[str, Any]]:
+    return [{"resource_type": kind, "resource_name": name, "configuration_keys": None, "configs": []} for name in names]
+
+
+def _new_topics(names: list[str]) -> list[dict[str, Any]]:
+    topic = {"num_partitions": 0, "replication_factor": 1, "assignments": [], "configs": []}
+    return [{"name": name, **topic} for name in names]
+
+
+def _partitions(**values: int) -> list[dict[str, int]]:
+    return [{**values, "partition_index": index} for index in range(TIMES)]
+
+
+def _fetch() -> dict[str, Any]:
+    partitions = [{"partition": index, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for index in range(TIMES)]
+    return {
+        "max_wait_ms": 0,
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "topics": [{"topic": "wide", "partitions": partitions}],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+
+
+def _commit() -> dict[str, Any]:
+    partitions = [
+        {"partition_index": number % WIDE, "committed_offset": 1, "committed_metadata": ""} for number in range(10_000)
+    ]
+    return {
+        "group_id": "g",
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "topics": [{"name": "wide", "partitions": partitions}],
+    }
+
+
+LONG: dict[str, tuple[ApiKey, int, Callable[[], dict[str, Any]]]] = {
+    "configs of one topic": (
+        ApiKey.DESCRIBE_CONFIGS,
+        4,
+        lambda: {"resources": _resources(2, ["orders"] * TIMES), "include_synonyms": True},
+    ),
+    "configs of many topics": (ApiKey.DESCRIBE_CONFIGS, 4, lambda: {"resources": _resources(2, NAMES)}),
+    "configs changed": (ApiKey.ALTER_CONFIGS, 2, lambda: {"resources": _resources(2, NAMES), "validate_only": False}),
+    "metadata of many topics": (
+        ApiKey.METADATA,
+        12,
+        lambda: {"topics": [{"name": name} for name in NAMES], "allow_auto_topic_creation": False},
+    ),
+    "metadata of one topic": (ApiKey.METADATA, 12, lambda: {"topics": [{"name": "wide"}] * TIMES}),
+    "topic partitions": (
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        lambda: {"topics": [{"name": name} for name in NAMES]},
+    ),
+    "many groups": (ApiKey.DESCRIBE_GROUPS, 5, lambda: {"groups": NAMES}),
+    "all offsets of one group": (
+        ApiKey.OFFSET_FETCH,
+        8,
+        lambda: {"groups": [{"group_id": "g", "topics": None}] * TIMES},
+    ),
+    "many offsets": (
+        ApiKey.OFFSET_FETCH,
+        8,
+        lambda: {"groups": [{"group_id": "g", "topics": [{"name": "wide", "partition_indexes": range(TIMES)}]}]},
+    ),
+    "offsets by time": (
+        ApiKey.LIST_OFFSETS,
+        7,
+        lambda: {"replica_id": -1, "topics": [{"name": "wide", "partitions": _partitions(timestamp=-1)}]},
+    ),
+    "topics created": (ApiKey.CREATE_TOPICS, 7, lambda: {"topics": _new_topics(NAMES), "timeout_ms": 1000}),
+    "topics deleted": (ApiKey.DELETE_TOPICS, 5, lambda: {"topic_names": NAMES, "timeout_ms": 1000}),
+    "records deleted": (
+        ApiKey.DELETE_RECORDS,
+        2,
+        lambda: {"topics": [{"name": "wide", "partitions": _partitions(offset=0)}], "timeout_ms": 1000},
+    ),
+    "coordinators": (ApiKey.FIND_COORDINATOR, 4, lambda: {"key_type": 0, "coordinator_keys": NAMES}),
+    "log directories": (
+        ApiKey.DESCRIBE_LOG_DIRS,
+        4,
+        lambda: {"topics": [{"topic": "wide", "partitions": range(TIMES)}]},
+    ),
+    "producers": (
+        ApiKey.DESCRIBE_PRODUCERS,
+        0,
+        lambda: {"topics": [{"name": "wide", "partition_indexes": range(TIMES)}]},
+    ),
+    "fetch": (ApiKey.FETCH, 12, _fetch),
+    "commit": (ApiKey.OFFSET_COMMIT, 8, _commit),
+    "more than is read": (ApiKey.METADATA, 9, lambda: {"topics": [{"name": ""}] * 1_000_000}),
+}
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def ask(self, frame: bytes) -> None:
+        """Waits for the answer, or for the end of the connection."""
+        self._writer.write(frame)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
+            await self._reader.readexactly(length)
+
+
+@asynccontextmanager
+async def connected(broker: ServedBroker) -> AsyncIterator[Client]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.broker.listeners[0].port, limit=1 << 20)
+    try:
+        yield Client(reader, writer)
+    finally:
+        writer.close()
+
+
+def _frame(api_key: ApiKey, version: int, values: dict[str, Any]) -> bytes:
+    body = write_request(api_key, version, values)
+    return request_start(api_key, version, 1, "test", len(body)) + body
+
+
+async def _pings_while(work: "asyncio.Task[None]", client: Client) -> int:
+    frame, count = _frame(*PING), 0
+    while not work.done():
+        await client.ask(frame)
+        count += 1
+    return count
+
+
+def test_nobody_waits_for_a_long_request(tmp_path: Path) -> None:
+    async def scenario() -> dict[str, tuple[float, int]]:
+        found = {}
+        settings = {"offsets_topic_replication_factor": "1", "offsets_topic_num_partitions": "2"}
+        async with served_broker(tmp_path, **settings) as broker, connected(broker) as witness:
+            await broker.create("orders")
+            await broker.create("wide", WIDE)
+            await broker.ask(ApiKey.FIND_COORDINATOR, 6, key_type=0, coordinator_keys=["g"])
+            for name, (api_key, version, values) in LONG.items():
+                frame = _frame(api_key, version, values())
+                async with connected(broker) as client:
+                    gc.collect()
+                    with LoopTurns() as turns:
+                        pings = await _pings_while(asyncio.create_task(client.ask(frame)), witness)
+                found[name] = (turns.longest_seconds, pings)
+        return found
+
+    gc.disable()  # a broker's process has limits of its own for it
+    try:
+        found = run(scenario())
+    finally:
+        gc.enable()
+    print({name: f"{seconds * 1000:.1f} ms" for name, (seconds, _) in found.items()})
+    slow = {name: seconds for name, (seconds, _) in found.items() if seconds > TURN_SECONDS_MAX}
+    assert not slow
+    assert all(pings > 3 for name, (_, pings) in found.items() if name != "more than is read"), found

@@ -1,0 +1,158 @@
+"""Sends fuzzed requests to a broker, one at a time, and looks whether each is answered as its version's schema says.
+
+What a request may not do: leave another connection without an answer, be answered by something that cannot be read, or
+be answered not at all. A closed connection is an answer, too.
+"""
+
+import socket
+import struct
+from contextlib import suppress
+from typing import Any
+
+from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.errors import MalformedResponse
+from barnabas.wire.framing import parse_response_header
+from barnabas.wire.messages import response_schema
+from barnabas.wire.reader import message_reader
+from tests.support.request_fuzzer import FuzzedRequest, RequestFuzzer
+from tests.support.side_by_side import CLOSED, Side
+
+ANSWER_SECONDS = 30.0
+WAITED_SECONDS = 0.03
+_WAITING = (ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
+"""What these ask for may take as long as they say, so that the test goes on without the answer."""
+_LENGTH = struct.Struct(">i")
+_EVERYTHING = {
+    "resources": [],
+    "include_synonyms": True,
+    "include_documentation": True,
+}
+
+
+class FuzzedBroker:
+    def __init__(self, bootstrap: str, fuzzer: RequestFuzzer) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._address = (host, int(port))
+        self._fuzzer = fuzzer
+        self._socket: socket.socket | None = None
+        self._witness = Side("Barnabas", bootstrap)
+        self.answered = 0
+        self.closed = 0
+        self.waited = 0
+
+    def close(self) -> None:
+        self._disconnect()
+        self._witness.close()
+
+    def throw(self, count: int) -> None:
+        """So many requests; every few of them the other connection asks, too."""
+        for number in range(count):
+            request = self._fuzzer.draw()
+            self._throw(request)
+            if number % 50 == 0:
+                self._check_witness()
+        self._check_witness()
+
+    def _throw(self, request: FuzzedRequest) -> None:
+        try:
+            frame = self._exchange(request)
+        except TimeoutError:
+            self._disconnect()
+            assert request.api_key in _WAITING, f"no answer to {_told(request)}"
+            self.waited += 1
+            return
+        except ConnectionError:
+            frame = None
+        if frame is None:
+            self._disconnect()
+            self.closed += 1
+            return
+        self.answered += 1
+        self._fuzzer.learn(request.api_key, _decoded(request, frame))
+
+    def _exchange(self, request: FuzzedRequest) -> bytes | None:
+        if self._socket is None:
+            self._socket = socket.create_connection(self._address, timeout=ANSWER_SECONDS)
+        self._socket.settimeout(ANSWER_SECONDS)
+        self._socket.sendall(request.frame)
+        if not request.is_answered:
+            self._disconnect()
+            return None
+        if request.api_key in _WAITING:
+            self._socket.settimeout(WAITED_SECONDS)
+        length = self._exactly(_LENGTH.size)
+        return None if length is None else self._exactly(*_LENGTH.unpack(length))
+
+    def _exactly(self, count: int) -> bytes | None:
+        assert self._socket is not None
+        received = bytearray()
+        while len(received) < count:
+            more = self._socket.recv(count - len(received))
+            if not more:
+                return None
+            received += more
+            self._socket.settimeout(ANSWER_SECONDS)  # what has begun must end
+        return bytes(received)
+
+    def _disconnect(self) -> None:
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.close()
+            self._socket = None
+
+    # -- the other connection ------------------------------------------------------------------------------------
+
+    def _check_witness(self) -> None:
+        asked = {"topics": [], "allow_auto_topic_creation": False}
+        assert self._ask(ApiKey.METADATA, 12, asked)["brokers"], "the broker does not know itself"
+
+    def _ask(self, api_key: ApiKey, version: int, values: Any) -> Any:
+        answer = self._witness.ask(api_key, version, values)
+        assert answer != CLOSED, f"the broker closed a good connection at {APIS[api_key].name} {version}"
+        return answer
+
+    def describe_everything(self) -> None:
+        """All that the requests left behind is shown, in every version."""
+        topics = [one["name"] for one in self._ask(ApiKey.METADATA, 1, {"topics": None})["topics"]]
+        self._in_every_version(ApiKey.METADATA, {"topics": None}, version_min=1)
+        resources = [{"resource_type": 2, "resource_name": name, "configuration_keys": None} for name in topics]
+        resources += [
+            {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+            for kind, name in ((4, "1"), (4, ""), (8, "1"))
+        ]
+        self._in_every_version(ApiKey.DESCRIBE_CONFIGS, {**_EVERYTHING, "resources": resources})
+        self._in_every_version(ApiKey.LIST_GROUPS, {"states_filter": [], "types_filter": []})
+        groups = [one["group_id"] for one in self._ask(ApiKey.LIST_GROUPS, 4, {"states_filter": []})["groups"]]
+        self._in_every_version(ApiKey.DESCRIBE_GROUPS, {"groups": groups})
+        for version in range(2, 8):
+            for group in groups:
+                self._ask(ApiKey.OFFSET_FETCH, version, {"group_id": group, "topics": None})
+        for version in range(8, 11):
+            wanted = [{"group_id": group, "topics": None} for group in groups]
+            self._ask(ApiKey.OFFSET_FETCH, version, {"groups": wanted})
+        self._in_every_version(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})
+        producers = [{"name": name, "partition_indexes": [0, 1]} for name in topics]
+        self._in_every_version(ApiKey.DESCRIBE_PRODUCERS, {"topics": producers})
+        self._in_every_version(ApiKey.LIST_CONFIG_RESOURCES, {"resource_types": []})
+        self._in_every_version(ApiKey.DESCRIBE_TOPIC_PARTITIONS, {"topics": []})
+
+    def _in_every_version(self, api_key: ApiKey, values: Any, version_min: int = 0) -> None:
+        for version in range(max(version_min, APIS[api_key].version_min), APIS[api_key].version_max + 1):
+            self._ask(api_key, version, values)
+
+
+def _decoded(request: FuzzedRequest, frame: bytes) -> Any:
+    view = memoryview(frame)
+    api_key, version = request.api_key, request.version
+    body = view[parse_response_header(api_key, version, view).body_position :]
+    schema = response_schema(api_key, version)
+    try:
+        answer, position = message_reader(schema)(body, 0)
+    except (MalformedResponse, ValueError, IndexError, struct.error) as problem:
+        raise AssertionError(f"the answer to {_told(request)} cannot be read: {problem}") from problem
+    assert position == len(body), f"{len(body) - position} bytes behind the answer to {_told(request)}"
+    return answer
+
+
+def _told(request: FuzzedRequest) -> str:
+    return f"{APIS[request.api_key].name} {request.version}, {len(request.frame)} bytes: {request.frame[:300].hex()}"

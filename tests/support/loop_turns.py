@@ -1,0 +1,39 @@
+"""How long a broker's event loop is held in one go, measured from within.
+
+What another client waits for is the turn of the loop that is under way when its request comes. Its processor time is
+measured, not its wall time: a machine that is busy with something else makes both longer, but only the second by any
+amount.
+"""
+
+import asyncio
+import time
+from types import TracebackType
+from typing import Self
+
+
+class LoopTurns:
+    """`with LoopTurns() as turns:` looks at every turn of the running loop in between."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._is_over = False
+        self.longest_seconds = 0.0
+        self.count = 0
+
+    def __enter__(self) -> Self:
+        self._began = time.thread_time()
+        self._loop.call_soon(self._look)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over = True
+
+    def _look(self) -> None:
+        now = time.thread_time()
+        self.longest_seconds = max(self.longest_seconds, now - self._began)
+        self._began = now
+        self.count += 1
+        if not self._is_over:
+            self._loop.call_soon(self._look)

@@ -1,0 +1,152 @@
+"""A mistake of the broker's own in one request ends that request's connection, and nobody else's."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.broker.app import Broker
+from barnabas.broker.request import Request
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.framing import request_start
+from barnabas.wire.messages import write_request
+from tests.support.broker_parts import ServedBroker, served_broker
+from tests.support.network import is_closed_by_peer, read_frame, run
+
+CLUSTER: tuple[ApiKey, int, dict[str, Any]] = (ApiKey.DESCRIBE_CLUSTER, 0, {})
+HEARTBEAT = (ApiKey.HEARTBEAT, 0, {"group_id": "g", "generation_id": 1, "member_id": "m"})
+METADATA = (ApiKey.METADATA, 1, {"topics": []})
+FETCH = (
+    ApiKey.FETCH,
+    4,
+    {"replica_id": -1, "max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1, "isolation_level": 0, "topics": []},
+)
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, api_key: ApiKey, version: int, values: dict[str, Any]) -> None:
+        body = write_request(api_key, version, values)
+        self.writer.write(request_start(api_key, version, 1, "test", len(body)) + body)
+
+    async def is_served(self) -> bool:
+        self.send(*METADATA)
+        return bool(await read_frame(self.reader))
+
+
+@asynccontextmanager
+async def connected(served: ServedBroker) -> AsyncIterator[Client]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.broker.listeners[0].port)
+    try:
+        yield Client(reader, writer)
+    finally:
+        writer.close()
+
+
+def bugs(broker: Broker) -> dict[tuple[str, ...], float]:
+    return {labels: counter.value for labels, counter in broker.dispatcher.measures.bugs.items()}
+
+
+def spoil(broker: Broker, api_key: ApiKey, error: Exception) -> None:
+    """Puts a mistake into a handler, which nothing else could."""
+
+    def direct(request: Request) -> None:
+        raise error
+
+    async def handler(request: Request, asked: Any) -> Any:
+        raise error
+
+    dispatcher: Any = broker.dispatcher
+    dispatcher.shortcuts = {}
+    if api_key in dispatcher.direct:
+        dispatcher.direct[api_key] = direct
+    else:
+        dispatcher.handlers[api_key] = handler
+
+
+@pytest.mark.parametrize("asked", [CLUSTER, HEARTBEAT, FETCH], ids=["coroutine", "direct", "fetch"])
+def test_mistake_closes_its_connection_alone_and_is_counted(
+    tmp_path: Path, asked: tuple[ApiKey, int, dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with served_broker(tmp_path) as served, connected(served) as witness:
+            spoil(served.broker, asked[0], KeyError("a mistake"))
+            for _ in range(3):
+                async with connected(served) as client:
+                    client.send(*asked)
+                    assert await is_closed_by_peer(client.reader)
+            assert await witness.is_served()
+            assert list(bugs(served.broker).values()) == [3]
+            assert not served.broker._bug.done()
+
+    with caplog.at_level(logging.ERROR):
+        run(scenario())
+    traces = [record for record in caplog.records if record.exc_info]
+    assert len(traces) == 1, "the trace is logged once"
+
+
+def test_mistake_in_an_answers_values_closes_its_connection_alone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with served_broker(tmp_path) as served, connected(served) as witness:
+
+            async def handler(request: Request, asked: Any) -> Any:
+                return {"brokers": [{"broker_id": 2**40, "host": "h", "port": 1}], "cluster_id": "c"}
+
+            dispatcher: Any = served.broker.dispatcher
+            dispatcher.handlers[ApiKey.DESCRIBE_CLUSTER] = handler
+            async with connected(served) as client:
+                client.send(*CLUSTER)
+                assert await is_closed_by_peer(client.reader)
+            assert await witness.is_served()
+            assert bugs(served.broker) == {("DescribeCluster",): 1}
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("asked", [CLUSTER, HEARTBEAT], ids=["coroutine", "direct"])
+def test_failed_assertion_stops_the_broker(tmp_path: Path, asked: tuple[ApiKey, int, dict[str, Any]]) -> None:
+    async def scenario() -> None:
+        async with served_broker(tmp_path) as served, connected(served) as client:
+            spoil(served.broker, asked[0], AssertionError("the state is wrong"))
+            client.send(*asked)
+            with pytest.raises(AssertionError, match="the state is wrong"):
+                await served.broker.wait_stopped()
+
+    run(scenario())
+
+
+def test_mistake_in_work_that_waited_for_its_turn_closes_its_connection_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Joins come in storms, and are worked on in later turns of the loop."""
+
+    def mistaken(*_: object) -> None:
+        raise KeyError("a mistake")
+
+    join = {
+        "group_id": "g",
+        "session_timeout_ms": 6000,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }
+
+    async def scenario() -> None:
+        async with served_broker(tmp_path) as served, connected(served) as witness:
+            monkeypatch.setattr("barnabas.broker.handlers.join_group.ask_group_in_turn", mistaken)
+            async with AsyncExitStack() as stack:
+                clients = [await stack.enter_async_context(connected(served)) for _ in range(30)]
+                for client in clients:
+                    client.send(ApiKey.JOIN_GROUP, 0, join)
+                assert all([await is_closed_by_peer(client.reader) for client in clients])
+            assert await witness.is_served()
+            assert bugs(served.broker) == {("JoinGroup",): 30}
+
+    run(scenario())

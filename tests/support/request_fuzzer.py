@@ -1,5 +1,8 @@
 """Requests of every API and version, drawn from kio's schemas: mostly plausible, with a few values that nobody expects.
 
+Plausible values go together: a member's id with its group's, a setting with a value of its type, a session with its
+epoch. So the requests of a run build on each other, and leave topics, groups, offsets and settings behind.
+
 A request is written field by field as bytes, not through an encoder, so that it can hold what no client would write:
 text that is not UTF-8, nulls and lengths that the schema forbids, one element ten thousand times. How odd a request is
 differs: most have a handful of odd values, so that they get past the first checks and leave something behind.
@@ -13,6 +16,7 @@ fuzzer.learn(api_key, answer)    # ids that the broker gave, to be used in later
 
 from collections import deque
 from dataclasses import Field, dataclass, fields
+from itertools import chain
 from random import Random
 from struct import pack
 from typing import Any, Final
@@ -28,18 +32,27 @@ from kio.serial._introspect import (
     is_optional,
 )
 
-from barnabas.broker.setting_table import SERVER_SETTINGS
+from barnabas.base.settings import Setting
 from barnabas.records.batch import Codec
 from barnabas.records.builder import BatchBuilder
-from barnabas.storage.setting_tables import TOPIC_SETTINGS
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.messages import request_schema
 from barnabas.wire.primitives import unsigned_varint
+from tests.support.fuzz_values import (
+    BROKER,
+    BROKER_LOGGER,
+    LOGGER,
+    NUMBERS,
+    ODD_NUMBERS,
+    ODD_TEXTS,
+    OVERLONG_TEXTS,
+    SETTINGS_OF,
+    TEXTS,
+    TOPIC,
+    VALUES_OF,
+)
 
-TOPICS: Final = ("orders", "payments", "shipments", "returns")
-GROUPS: Final = ("billing", "auditing", "mailing")
 _KEPT_IDS: Final = 50
-
 _ODDNESS: Final = (0.0, 0.02, 0.02, 0.1, 0.1, 0.5)
 """How many of a request's values are odd; one of these is drawn for each request."""
 _FORMATS: Final = {
@@ -57,105 +70,11 @@ _FORMATS: Final = {
 }
 _REPETITIONS: Final = (*(1,) * 20, *(10,) * 10, *(300,) * 4, 3000)
 _BITS: Final = {"b": 8, "h": 16, "i": 32, "q": 64}
-_ODD_NUMBERS: Final = (
-    0,
-    1,
-    2,
-    3,
-    -1,
-    -2,
-    -3,
-    16,
-    17,
-    63,
-    64,
-    100,
-    255,
-    256,
-    1000,
-    32_767,
-    32_768,
-    65_535,
-    10**6,
-    10**12,
+_RARE: Final = (
+    *(ApiKey.DELETE_TOPICS, ApiKey.DELETE_GROUPS, ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CLUSTER),
+    *(ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.CONSUMER_GROUP_HEARTBEAT),
 )
-_ODD_TEXTS: Final = (
-    *(
-        b"",
-        b" ",
-        b".",
-        b"..",
-        b"\0",
-        b"\n",
-        b"a\nb",
-        b"%s%n",
-        b"'\"\\",
-        b"a" * 249,
-        b"a" * 250,
-        b"/",
-        b"../../x",
-        b"-",
-        b"_",
-    ),
-    *(
-        b"a" * 127,
-        b"a" * 128,
-        b"a" * 16_383,
-        b"a" * 32_767,
-        b"\xff",
-        b"\xff" * 10_922,
-        b"\xff" * 20_000,
-        b"\xff" * 32_767,
-    ),
-    *(
-        b"\xed\xa0\x80",
-        b"\xed\xa0\xbd\xed\xb8\x80",
-        b"\xf4\x90\x80\x80",
-        b"\xc0\x80",
-        b"\xe2\x80\xae",
-        "🦓".encode() * 8191,
-    ),
-    *("ä".encode() * 16_383, "汉".encode() * 10_922, b"a" + "🦓".encode() * 8191, b"\xef\xbf\xbd"),
-    *(b"1" * 5000, b"-" + b"9" * 4400, "٣".encode(), b" 1", b"1_0", b"+1", b"01", b"-0", b"-1", b"1e5", b"0x1", b"1.5"),
-    *(b"nan", b"inf", b"1e999", b"9223372036854775807", b"9223372036854775808", b"-9223372036854775809", b"2147483648"),
-    *(b"," * 30_000, b"0:1," * 8000, b"*", b"true", b"TRUE", b"none", b"null", b"compact,delete", b"a.b", b"a_b"),
-    *(b"__consumer_offsets", b"__cluster_metadata", b"__barnabas_group_history", b"__transaction_state"),
-)
-_OVERLONG_TEXTS: Final = (b"a" * 32_768, b"\xff" * 40_000, b"a" * 100_000)
-_TEXTS: Final[dict[str, tuple[bytes, ...]]] = {
-    "topic": tuple(name.encode() for name in (*TOPICS, "missing", "__consumer_offsets")),
-    "group": tuple(name.encode() for name in (*GROUPS, "missing")),
-    "config": tuple(
-        setting.name.encode()
-        for table in (TOPIC_SETTINGS, SERVER_SETTINGS)
-        for setting in table
-        # These shut everybody out, the test too, or end what it looks at.
-        if not setting.name.startswith(("max.connection", "listeners", "log.dir", "connections.max", "socket."))
-    ),
-    "value": (
-        b"1",
-        b"0",
-        b"-1",
-        b"1000",
-        b"1048576",
-        b"604800000",
-        b"delete",
-        b"compact",
-        b"zstd",
-        b"producer",
-        b"lz4",
-        b"",
-    ),
-    "member": (b"",),
-    "protocol": (b"range", b"roundrobin", b"sticky"),
-    "protocol_type": (b"consumer", b"connect"),
-    "instance": (b"static-1", b"static-2"),
-    "state": (b"Stable", b"Empty", b"classic"),
-    "software": (b"librdkafka", b"2.6"),
-    "free": (b"", b"text"),
-}
-_APIS: Final = tuple(APIS.values())
-_LOGGER: Final = b"barnabas.groups.shard"
+_APIS: Final = tuple(chain.from_iterable([api] * (1 if api.key in _RARE else 4) for api in APIS.values()))
 
 
 @dataclass(frozen=True)
@@ -176,10 +95,16 @@ class RequestFuzzer:
         self._oddness = 0.0
         self._acks = 1
         self._path: list[str] = []
+        self._group = b""
+        self._resource_type = TOPIC
+        self._setting: Setting | None = None
+        self._session_id = 0
         self._topic_ids: deque[bytes] = deque(maxlen=_KEPT_IDS)
-        self._member_ids: deque[bytes] = deque([b""], maxlen=_KEPT_IDS)
-        self._generations: deque[int] = deque([-1, 0, 1], maxlen=_KEPT_IDS)
-        self._sessions: deque[int] = deque([0], maxlen=_KEPT_IDS)
+        self._members: dict[bytes, deque[bytes]] = {}
+        """The last member ids of each group."""
+        self._generations: dict[bytes, int] = {}
+        self._epochs: dict[int, int] = {}
+        """The epoch that each fetch session expects next."""
         self._producer_ids: deque[int] = deque([-1, 0, 1], maxlen=_KEPT_IDS)
 
     def draw(self) -> FuzzedRequest:
@@ -189,6 +114,7 @@ class RequestFuzzer:
         version = chance.randint(api.version_min, api.version_max)
         self._oddness = chance.choice(_ODDNESS)
         self._acks = 1
+        self._resource_type = TOPIC
         body = self._message(request_schema(api.key, version))
         header = pack(">hhi", api.key, version, chance.choice((0, 1, -1, 2**31 - 1))) + self._client_id()
         if api.is_flexible(version):
@@ -201,11 +127,14 @@ class RequestFuzzer:
         match api_key:
             case ApiKey.METADATA:
                 self._topic_ids.extend(one.topic_id.bytes for one in answer.topics if getattr(one, "topic_id", None))
-            case ApiKey.JOIN_GROUP:
-                self._member_ids.append(answer.member_id.encode()[:32_767])
-                self._generations.append(answer.generation_id)
-            case ApiKey.FETCH if hasattr(answer, "session_id"):
-                self._sessions.append(answer.session_id)
+            case ApiKey.JOIN_GROUP if answer.member_id:
+                members = self._members.setdefault(self._group, deque(maxlen=3))
+                members.append(answer.member_id.encode()[:32_767])
+                self._generations[self._group] = answer.generation_id
+            case ApiKey.FETCH if getattr(answer, "session_id", 0):
+                self._epochs[answer.session_id] = self._epochs.get(answer.session_id, 0) + 1
+                while len(self._epochs) > _KEPT_IDS:
+                    del self._epochs[next(iter(self._epochs))]
             case ApiKey.INIT_PRODUCER_ID:
                 self._producer_ids.append(answer.producer_id)
 
@@ -281,8 +210,12 @@ class RequestFuzzer:
 
     def _array(self, element: Any, is_flexible: bool, is_nullable: bool) -> bytes:
         chance = self._chance
-        if (is_nullable and chance.random() < 0.2) or (self._is_odd() and chance.random() < 0.02):
+        is_assignments = self._path[-1] == "assignments" and "topics" in self._path
+        is_left_out = chance.random() < (0.8 if is_assignments else 0.2)
+        if (is_nullable and is_left_out) or (self._is_odd() and chance.random() < 0.02):
             return _count(-1, is_flexible)
+        if is_assignments and is_left_out:
+            return _count(0, is_flexible)
         if self._is_odd() and chance.random() < 0.05:
             return _count(chance.choice((-2, 2**31 - 1, 2**31 - 2, 100_000)), is_flexible)
         count = chance.choice((0, 1, 1, 1, 2, 3))
@@ -310,29 +243,49 @@ class RequestFuzzer:
 
     def _text(self, is_flexible: bool, is_nullable: bool) -> bytes:
         chance = self._chance
-        if (is_nullable and chance.random() < 0.3) or (self._is_odd() and chance.random() < 0.02):
+        is_left_out = chance.random() < (0.95 if self._path[-1] == "transactional_id" else 0.3)
+        if (is_nullable and is_left_out and self._path[-1] != "value") or (self._is_odd() and chance.random() < 0.02):
             return b"\0" if is_flexible else b"\xff\xff"
         text = self._odd_text(is_legacy=not is_flexible) if self._is_odd() else self._plausible_text()
+        if self._path[-1] == "group_id":
+            self._group = text
         return unsigned_varint(len(text) + 1) + text if is_flexible else pack(">h", len(text)) + text
 
     def _odd_text(self, *, is_legacy: bool) -> bytes:
         chance = self._chance
         if not is_legacy and chance.random() < 0.05:
-            return chance.choice(_OVERLONG_TEXTS)
+            return chance.choice(OVERLONG_TEXTS)
         if chance.random() < 0.1:
             return chance.randbytes(chance.choice((1, 3, 20)))
-        return chance.choice(_ODD_TEXTS)
+        return chance.choice(ODD_TEXTS)
 
     def _plausible_text(self) -> bytes:
         chance = self._chance
-        kind = self._kind_of_text()
-        if kind == "member":
-            return chance.choice(self._member_ids)
-        if kind == "resource":
-            return chance.choice((*_TEXTS["topic"], b"1", b""))
-        if kind == "config" and chance.random() < 0.03:
-            return _LOGGER
-        return chance.choice(_TEXTS[kind])
+        match self._kind_of_text():
+            case "member":
+                known = self._members.get(self._group)
+                return chance.choice(known) if known and chance.random() < 0.7 else b""
+            case "resource":
+                return b"1" if self._resource_type != TOPIC else chance.choice(TEXTS["topic"])
+            case "config":
+                return self._config_name()
+            case "value":
+                return self._config_value()
+            case kind:
+                return chance.choice(TEXTS[kind])
+
+    def _config_name(self) -> bytes:
+        self._setting = None
+        if self._resource_type == BROKER_LOGGER:
+            return LOGGER
+        self._setting = self._chance.choice(SETTINGS_OF.get(self._resource_type, SETTINGS_OF[TOPIC]))
+        return self._setting.name.encode()
+
+    def _config_value(self) -> bytes:
+        if self._setting is None:
+            return self._chance.choice((b"INFO", b"DEBUG"))
+        default = self._setting.format(self._setting.default).encode()
+        return self._chance.choice((default, *VALUES_OF.get(self._setting.type, NUMBERS)))
 
     def _kind_of_text(self) -> str:
         name, above = self._path[-1], self._path[:-1]
@@ -374,8 +327,8 @@ class RequestFuzzer:
         builder = BatchBuilder(
             codec=chance.choice((Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY)),
             producer_id=producer_id,
-            producer_epoch=chance.choice((0, 0, 1)) if has_producer else -1,
-            base_sequence=chance.choice((0, 1, 2, 2**31 - 1)) if has_producer else -1,
+            producer_epoch=chance.choice((0, 0, 0, 1)) if has_producer else -1,
+            base_sequence=chance.choice((0, 0, 1, 2, 2**31 - 1)) if has_producer else -1,
         )
         timestamp = chance.choice((-1, -2, 0, 1, 2**40, 2**63 - 1, -(2**63))) if self._is_odd() else 1_700_000_000_000
         for _ in range(chance.choice((1, 1, 2, 20))):
@@ -398,19 +351,23 @@ class RequestFuzzer:
         if layout in "dHI":
             return pack(">" + layout, self._chance.choice((0, 1, 65_535)))
         low, high = -(2 ** (_BITS[layout] - 1)), 2 ** (_BITS[layout] - 1) - 1
-        number = self._chance.choice((*_ODD_NUMBERS, low, high)) if self._is_odd() else self._plausible_number()
+        number = self._chance.choice((*ODD_NUMBERS, low, high)) if self._is_odd() else self._plausible_number()
         if self._path[-1] in ("num_partitions", "count") and 6 < number <= 10_000:
             number = 6  # more would only take time
         number = max(low, min(high, number))
         if self._path[-1] == "acks":
             self._acks = number
+        elif self._path[-1] == "resource_type":
+            self._resource_type = number
+        elif self._path[-1] == "session_id":
+            self._session_id = number
         return pack(">" + layout, number)
 
     def _plausible_number(self) -> int:
         chance = self._chance
         match self._path[-1]:
             case "resource_type" | "resource_types":
-                return chance.choice((2, 2, 4, 8, 16, 32))
+                return chance.choice((TOPIC, TOPIC, TOPIC, BROKER, BROKER_LOGGER, 16, 32))
             case "config_operation":
                 return chance.randrange(4)
             case "key_type":
@@ -426,11 +383,17 @@ class RequestFuzzer:
             case "max_wait":
                 return chance.choice((0, 0, 5))
             case "generation_id" | "generation_id_or_member_epoch":
-                return chance.choice(self._generations)
+                return self._generations.get(self._group, -1) if chance.random() < 0.7 else -1
             case "session_id":
-                return chance.choice(self._sessions)
-            case "replica_id" | "current_leader_epoch" | "last_fetched_epoch" | "committed_leader_epoch":
+                return chance.choice((0, *self._epochs))
+            case "session_epoch":
+                return self._epochs.get(self._session_id, chance.choice((0, -1)))
+            case "replica_id" | "last_fetched_epoch" | "endpoint_type":
+                return 1 if self._path[-1] == "endpoint_type" else -1
+            case "current_leader_epoch" | "committed_leader_epoch":
                 return chance.choice((-1, -1, -1, 0))
+            case "isolation_level":
+                return chance.choice((0, 1))
             case "retention_time":
                 return chance.choice((-1, 0, 86_400_000))
             case "timestamp":
@@ -446,7 +409,7 @@ class RequestFuzzer:
             case "producer_id":
                 return chance.choice(self._producer_ids)
             case _:
-                return chance.choice((0, 0, 0, 1, 1, 2, -1))
+                return chance.choice((0, 0, 0, 0, 0, 1, 2, -1))
 
 
 def _count(count: int, is_flexible: bool) -> bytes:

@@ -114,6 +114,14 @@ def test_topic_setting_with_a_wrong_text_is_refused_with_what_is_allowed(name, t
     assert str(refusal.value).startswith(f"{name}={shortened(text)} is not allowed")
 
 
+def test_value_that_is_too_long_to_tell_is_refused() -> None:
+    longest = ",".join(["0:1"] * 8191)
+    TOPIC_SETTINGS.parse({"leader.replication.throttled.replicas": longest})
+    for text in (longest + ",0:1", "ä" * 16_384, "\udcff" * 40_000):
+        with pytest.raises(InvalidSetting, match="too long"):
+            TOPIC_SETTINGS.parse({"leader.replication.throttled.replicas": text})
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

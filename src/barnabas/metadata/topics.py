@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from barnabas.base.ids import TopicPartition, topic_name_problem
+from barnabas.base.texts import shortened
 from barnabas.base.uuid import new_uuid
 from barnabas.metadata.controllership import Controllership
 from barnabas.metadata.errors import BadVersion, NodeExists, NoNode, NotEmpty
@@ -192,9 +193,11 @@ class TopicWriter:
         await self._controllership.multi([*groups[-1], *(Delete(path) for path in others), Delete(topic.path, version)])
 
     async def _read(self, name: str) -> tuple[TopicAssignment, int]:
-        [node] = await self._store.get_many([TopicAssignment.path_of(name)])
+        node = None
+        if topic_name_problem(name) is None:  # nothing else is part of a path
+            [node] = await self._store.get_many([TopicAssignment.path_of(name)])
         if node is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{shortened(name)}'")
         return TopicAssignment.decode(name, node.data), node.stat.version
 
     async def _put(self, path: str, data: bytes) -> Operation:

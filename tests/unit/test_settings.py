@@ -115,7 +115,7 @@ def test_topic_setting_with_a_wrong_text_is_refused_with_what_is_allowed(name, t
 
 
 def test_value_that_is_too_long_to_tell_is_refused() -> None:
-    longest = ",".join(["0:1"] * 8191)
+    longest = ",".join(["0:1"] * 8192)
     TOPIC_SETTINGS.parse({"leader.replication.throttled.replicas": longest})
     for text in (longest + ",0:1", "ä" * 16_384, "\udcff" * 40_000):
         with pytest.raises(InvalidSetting, match="too long"):

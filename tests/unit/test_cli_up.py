@@ -20,7 +20,6 @@ from barnabas.base.errors import InvalidSetting
 from barnabas.cli import main
 from barnabas.cli.up import RecoveryProgress, make_settings
 from barnabas.client.blocking import BlockingClient
-from barnabas.records import kernel
 from barnabas.storage.opening import OpeningProgress
 from barnabas.testing import Broker
 
@@ -231,8 +230,9 @@ def test_progress_is_said_only_when_it_takes_long(caplog: pytest.LogCaptureFixtu
 def test_missing_kernel_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(kernel, "IS_COMPILED", False)
+    monkeypatch.setitem(sys.modules, "barnabas.records._kernel", None)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         main.run(["up", "--listen", f"127.0.0.1:{taken.getsockname()[1]}", "--data-dir", str(tmp_path)])
 
-    assert "the compiled record kernel is not installed" in caplog.text
+    assert "several times slower" in caplog.text
+    assert "(missing: barnabas.records._kernel)" in caplog.text

@@ -58,7 +58,13 @@ def _asked_for(arguments: Sequence[str]) -> Iterable[str]:
 
 def _show_version(is_wanted: bool) -> None:
     if is_wanted:
-        typer.echo(f"barnabas {barnabas.__version__}")
+        from barnabas.cli.compiled import form_of, missing_modules
+
+        missing = missing_modules()
+        python = ".".join(map(str, sys.version_info[:3]))
+        typer.echo(f"barnabas {barnabas.__version__} ({form_of(missing)}, Python {python})")
+        for name, reason in missing.items():
+            typer.echo(f"not compiled: {name}: {reason}")
         raise typer.Exit
 
 

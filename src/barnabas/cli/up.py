@@ -25,6 +25,7 @@ import typer
 import barnabas
 from barnabas.base.errors import InvalidSetting
 from barnabas.base.logs import LogFormat, configure_logging, fields
+from barnabas.cli.compiled import form_of, missing_modules
 from barnabas.cli.output import human_bytes, plural, say
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, CommandFailed, parse_assignments
 
@@ -134,10 +135,8 @@ async def _serve(settings: "BrokerSettings", metrics_port: int | None, log_forma
     from barnabas.broker.app import Broker
     from barnabas.net.errors import ListenFailed
     from barnabas.net.stream import ListenAddress
-    from barnabas.records import kernel
 
-    if not kernel.IS_COMPILED:
-        logger.warning("the compiled record kernel is not installed; its Python reference is used, which is slower")
+    _warn_of_slowness()
     metrics_address = None
     if metrics_port is not None:
         metrics_address = ListenAddress(settings.config.listeners[0].host, metrics_port)
@@ -154,6 +153,17 @@ async def _serve(settings: "BrokerSettings", metrics_port: int | None, log_forma
             raise
         raise CommandFailed(f"{error}; choose another port with --listen or --metrics-port") from error
     logger.info("stopped")
+
+
+def _warn_of_slowness() -> None:
+    missing = missing_modules()
+    if missing:
+        logger.warning(
+            "this installation of Barnabas is %s and several times slower than it could be; install a C compiler and "
+            "the headers of this Python, then reinstall Barnabas (missing: %s)",
+            form_of(missing),
+            ", ".join(missing),
+        )
 
 
 def _stop_on_signals() -> asyncio.Event:
@@ -193,7 +203,9 @@ def _spare_the_collector() -> None:
 def _announce(broker: "Broker", log_format: LogFormat) -> None:
     """One line that it is ready, and what to try next; to a machine only the first, as a line of the log."""
     directories = ", ".join(broker.settings.log_manager_config.log_dirs)
-    ready = f"Barnabas {barnabas.__version__} is ready on {broker.bootstrap}"
+    missing = missing_modules()
+    form = f" ({form_of(missing)}, slow)" if missing else ""
+    ready = f"Barnabas {barnabas.__version__}{form} is ready on {broker.bootstrap}"
     metrics = "" if broker.metrics_port is None else f", metrics on port {broker.metrics_port}"
     if log_format is LogFormat.JSON:
         ids = fields(bootstrap=broker.bootstrap, data=directories, metrics_port=broker.metrics_port)

@@ -95,7 +95,8 @@ BROKER_SETTINGS: Final = SettingTable("broker", (
     _broker(LISTENERS, "inter.broker.listener.name", STRING, None, None,
             "The listener by which the brokers of a cluster reach each other."),
     _broker(LISTENERS, "controller.listener.names", LIST, (), None,
-            "Listeners of a Kafka controller. Their addresses in `listeners` are left out: Barnabas needs none."),
+            "Listeners of a Kafka controller. Their addresses in `listeners` and `advertised.listeners` are left out: "
+            "Barnabas needs none."),
     _broker(CONNECTIONS, "socket.request.max.bytes", INT, 100 * _MIB, _AT_LEAST_1,
             "A larger request is refused by closing its connection, before memory is taken for it."),
     _broker(CONNECTIONS, "queued.max.request.bytes", LONG, -1, None,

@@ -39,7 +39,7 @@ class Recognised(NamedTuple):
 
 
 def recognise(texts: Mapping[str, str]) -> Recognised:
-    """Parts the settings that exist here from those that are Kafka's alone, or nobody's. Values are not looked at."""
+    """Parts the settings that exist here from those that are Kafka's alone, or nobody's. Values are not checked."""
     known: dict[str, str] = {}
     notes = []
     for name, text in texts.items():
@@ -49,7 +49,17 @@ def recognise(texts: Mapping[str, str]) -> Recognised:
             notes.append(f"{name} has no effect: Barnabas has no {feature}")
         else:
             notes.append(f"{name} is not a setting and has no effect{_hint(name)}")
+    for listener in _controller_listeners(texts):
+        notes.append(f"the listener {listener} is left out: Barnabas needs no connections between controllers")
     return Recognised(known, notes)
+
+
+def _controller_listeners(texts: Mapping[str, str]) -> list[str]:
+    """The listeners of a controller that have an address."""
+    addresses = ",".join(texts.get(name, "") for name in ("listeners", "advertised.listeners")).upper().split(",")
+    named = {address.strip().partition("://")[0] for address in addresses}
+    names = [name.strip().upper() for name in texts.get("controller.listener.names", "").split(",")]
+    return [name for name in names if name in named and name]
 
 
 def _hint(name: str) -> str:
@@ -227,6 +237,7 @@ def _listener_specs(values: Mapping[str, SettingValue]) -> tuple[ListenerSpec, .
     controllers = {name.upper() for name in cast(tuple[str, ...], values["controller.listener.names"])}
     bound = _addresses("listeners", cast(tuple[str, ...], values["listeners"]))
     advertised = _addresses("advertised.listeners", cast(tuple[str, ...], values["advertised.listeners"] or ()))
+    advertised = {name: address for name, address in advertised.items() if name not in controllers}
     served = {name: address for name, address in bound.items() if name not in controllers}
     if not served:
         raise InvalidSetting("listeners has no listener for clients")

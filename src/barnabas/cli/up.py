@@ -102,6 +102,8 @@ def make_settings(
     texts |= given
     if listen is not None:
         texts["listeners"] = _listener(listen)
+        if "advertised.listeners" not in given and texts.pop("advertised.listeners", None) is not None:
+            logger.warning("%s: advertised.listeners has no effect: --listen says where to serve", config)
     if data_dir is not None:
         texts.pop("log.dir", None)
         texts["log.dirs"] = str(data_dir.absolute())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.base.errors import DirectoryLocked, DiskFailed, InvalidSetting
+from barnabas.base.errors import BarnabasError, DirectoryLocked, InvalidSetting
 from barnabas.net.errors import ListenFailed
 from barnabas.testing import Broker
 
@@ -81,7 +81,7 @@ def test_taken_port_leaves_nothing(temporary_directory: Path, tmp_path: Path) ->
 
 def test_file_in_place_of_the_directory_stays(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
-    _fail_to_start(Broker(data_directory=tmp_path / "file"), DiskFailed, "File exists")
+    _fail_to_start(Broker(data_directory=tmp_path / "file"), BarnabasError, "File exists")
     assert (tmp_path / "file").read_text() == "not a directory"
 
 

@@ -1,7 +1,8 @@
 """The broker put together: which part gets which, in what order they start, and how they stop.
 
 ```
-start   metadata store > identity > logs (recovery, in threads) > image > served partitions > listeners > registration
+start   what Kafka left > metadata store > identity > logs (recovery, in threads) > image > served partitions >
+        listeners > registration
 stop    listeners (requests in flight finish) > what is being written > logs (flushed, marked clean) > metadata store
 ```
 
@@ -11,7 +12,7 @@ live in one process. A task that fails for a reason of our own stops the broker:
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import DiskFailed
 from barnabas.base.filesystem import FileSystem, LocalFileSystem
 from barnabas.base.metrics import Metrics, measure_logs, measure_network, measure_requests
+from barnabas.broker.adoption import adopt_directories, choose_node_id
 from barnabas.broker.authorizer import AllowAll
 from barnabas.broker.auto_creation import AutoCreation
 from barnabas.broker.dispatch import ClientConnection, Dispatcher, Shortcut
@@ -104,7 +106,8 @@ class Broker:
         self._tasks: list[asyncio.Task[None]] = []
         self._is_ready = False
         self._is_stopping = False
-        self.node_id = DEFAULT_NODE_ID if settings.config.node_id is None else settings.config.node_id
+        self.node_id = DEFAULT_NODE_ID
+        """Known once it has begun to start."""
         self.listeners: tuple[Listener, ...] = ()
         self.metrics = Metrics()
         self.metrics_port: int | None = None
@@ -141,10 +144,13 @@ class Broker:
         stack.callback(executor.shutdown)
         loop.set_default_executor(executor)
         await self._listen_for_metrics(executor)
+        log_dirs = settings.log_manager_config.log_dirs
+        self.node_id = choose_node_id(parts.files, log_dirs, settings.config.node_id)
         if parts.metadata_table is not None:
             metadata = EmbeddedMetadata.in_memory(parts.clock, parts.metadata_table)
         else:
-            metadata = await open_metadata(parts.files, parts.clock, settings.log_manager_config.log_dirs)
+            await loop.run_in_executor(executor, self._adopt, log_dirs)
+            metadata = await open_metadata(parts.files, parts.clock, log_dirs)
         stack.push_async_callback(metadata.close)
         store = metadata.session()
         stack.push_async_callback(store.close)
@@ -198,6 +204,16 @@ class Broker:
         await register_broker(store, self._registration())
         await self.replicas.wait_for(lambda image: self.node_id in image.brokers)
         self._is_ready = True
+
+    def _adopt(self, log_dirs: Sequence[str]) -> None:
+        adopted = adopt_directories(self._parts.files, self._parts.clock, self._parts.random, log_dirs, self.node_id)
+        if adopted is not None:
+            logger.info(
+                "took over what Apache Kafka has written to %s: cluster %s, topics: %d, partitions: %d",
+                *(", ".join(log_dirs), adopted.cluster_id, adopted.topic_count, adopted.partition_count),
+            )
+            for note in adopted.notes:
+                logger.warning("%s", note)
 
     async def _open_logs(self, cluster_id: str, image: ClusterImage, executor: ThreadPoolExecutor) -> LogManager:
         parts, settings = self._parts, self.settings

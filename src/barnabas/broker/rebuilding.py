@@ -17,6 +17,14 @@ from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import NO_EPOCH, NO_PRODUCER, LeaderEpoch, ProducerId, TopicPartition
 from barnabas.broker.internal_topics import INTERNAL_TOPIC_CONFIGS
+from barnabas.broker.kafka_metadata import (
+    UnreadableKafkaMetadata,
+    find_metadata_log,
+    has_kafka_written,
+    note_adoption,
+    read_kafka_metadata,
+    usable_configs,
+)
 from barnabas.broker.settings import DEFAULT_NODE_ID
 from barnabas.metadata.embedded import EmbeddedMetadata
 from barnabas.metadata.errors import CorruptMetadata, NewerMetadata
@@ -28,7 +36,7 @@ from barnabas.metadata.rebuild import (
     RebuiltMetadata,
     rebuild_metadata,
 )
-from barnabas.metadata.table import FILE_NAME, SqliteTable, replace_table
+from barnabas.metadata.table import FILE_NAME, LOCK_NAME, SqliteTable, replace_table
 from barnabas.storage.checkpoints import (
     CLEANER_OFFSETS,
     LEADER_EPOCHS,
@@ -138,7 +146,9 @@ def rebuild(
             _require_unreadable(files, log_dirs[0])
         notes: list[str] = []
         found = survey_logs(files, log_dirs, node_id, notes)
-        configs = {**INTERNAL_TOPIC_CONFIGS, **(known_configs or {})}
+        metadata_log = find_metadata_log(files, log_dirs)
+        of_kafka = {} if metadata_log is None else _kafka_configs(files, log_dirs, metadata_log, notes)
+        configs = {**INTERNAL_TOPIC_CONFIGS, **of_kafka, **(known_configs or {})}
         metadata = rebuild_metadata(found, configs, random, clock.now_ms())
         if metadata.missing and not allow_missing:
             names = ", ".join(map(str, metadata.missing[:5])) + (", ..." if len(metadata.missing) > 5 else "")
@@ -146,8 +156,24 @@ def rebuild(
                 f"{len(metadata.missing)} partitions were not found, though later ones of their topics were ({names}): "
                 "name all log directories of the broker, or make these partitions anew, empty, with --allow-missing"
             )
+        if metadata_log is not None and not dry_run:
+            note_adoption(files, log_dirs, metadata_log)
         backup = None if dry_run else replace_table(files, log_dirs[0], metadata.tree)
         return Rebuilding(os.path.join(log_dirs[0], FILE_NAME), found, metadata, notes, backup)
+
+
+def _kafka_configs(
+    files: FileSystem, log_dirs: Sequence[str], metadata_log: str, notes: list[str]
+) -> Mapping[str, Mapping[str, str]]:
+    """The settings of topics from Kafka's own metadata, unless Barnabas has changed them since, or may have."""
+    was_here = any(files.exists(os.path.join(log_dirs[0], name)) for name in (FILE_NAME, LOCK_NAME))
+    if was_here and not has_kafka_written(files, log_dirs):
+        return {}
+    try:
+        return usable_configs(read_kafka_metadata(files, metadata_log), notes)
+    except UnreadableKafkaMetadata as problem:
+        notes.append(str(problem))
+        return {}
 
 
 def _require_unreadable(files: FileSystem, directory: str) -> None:

@@ -1,6 +1,5 @@
 """`barnabas metadata`: the file with the cluster's topics and settings, when it was lost or damaged."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,8 +8,6 @@ if TYPE_CHECKING:
     from barnabas.broker.rebuilding import Rebuilding
 
 app = typer.Typer(help="Restore the file with a cluster's topics.", rich_markup_mode=None)
-
-_NAMES_SHOWN_MAX = 5
 
 
 @app.callback()
@@ -67,6 +64,7 @@ def rebuild(
 
 def _say(rebuilding: "Rebuilding", dry_run: bool) -> None:
     from barnabas.base.uuid import uuid_text
+    from barnabas.base.wording import first_few
     from barnabas.cli.output import plural, remark, say, say_table
 
     rebuilt = rebuilding.metadata
@@ -90,18 +88,13 @@ def _say(rebuilding: "Rebuilding", dry_run: bool) -> None:
     for note in rebuilding.notes:
         remark(f"not readable, and done without: {note}")
     if rebuilt.new_ids:
-        remark(f"no topic id was found, a new one is given: {_names(rebuilt.new_ids)}")
+        remark(f"no topic id was found, a new one is given: {first_few(rebuilt.new_ids)}")
     if rebuilt.left_out:
-        remark(f"of an earlier topic of the same name, and left out: {_names(rebuilt.left_out)}")
+        remark(f"of an earlier topic of the same name, and left out: {first_few(rebuilt.left_out)}")
     if rebuilt.missing:
-        remark(f"not found, and empty from now on: {_names(rebuilt.missing)}")
+        remark(f"not found, and empty from now on: {first_few(rebuilt.missing)}")
     if rebuilt.guessed:
         remark(
-            f"the settings of these topics are not known, so they keep all records: {_names(rebuilt.guessed)}; "
+            f"the settings of these topics are not known, so they keep all records: {first_few(rebuilt.guessed)}; "
             "set them again with `barnabas config set`, or unset retention.ms and retention.bytes"
         )
-
-
-def _names(names: Sequence[object]) -> str:
-    shown = ", ".join(map(str, names[:_NAMES_SHOWN_MAX]))
-    return shown if len(names) <= _NAMES_SHOWN_MAX else f"{shown} and {len(names) - _NAMES_SHOWN_MAX} more"

@@ -77,8 +77,8 @@ def _broker(
 # fmt: off
 BROKER_SETTINGS: Final = SettingTable("broker", (
     _broker(IDENTITY, "node.id", INT, None, _AT_LEAST_0,
-            "The broker's number in its cluster. Not set, `broker.id` is used; without that, too, it is the number that "
-            "the log directories have in `meta.properties`, or 1."),
+            "The broker's number in its cluster. Not set, `broker.id` is used; without that, too, it is the number in "
+            "`meta.properties` of the log directories, or 1."),
     _broker(IDENTITY, "broker.id", INT, -1, None,
             "The old name of `node.id`; -1 leaves it unset."),
     _broker(IDENTITY, "broker.rack", STRING, None, None,

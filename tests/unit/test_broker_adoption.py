@@ -15,9 +15,10 @@ from barnabas.base.filesystem import LocalFileSystem
 from barnabas.broker.adoption import CannotAdopt
 from barnabas.broker.app import Broker
 from barnabas.broker.kafka_metadata import UnreadableKafkaMetadata
-from barnabas.broker.rebuilding import rebuild
+from barnabas.broker.rebuilding import MetadataLost, rebuild
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.rebuild import CannotRebuild
+from barnabas.metadata.table import FILE_NAME
 from barnabas.storage.meta_properties import META_PROPERTIES, read_meta_properties
 from tests.support import kraft
 from tests.support.broker_parts import ServedBroker
@@ -98,7 +99,7 @@ def test_topics_with_ids_settings_and_records_are_taken_over(kafkas: Path, caplo
             assert set(broker.replicas.image.topics) == {"orders", "letters", "new"}
 
     asyncio.run(main())
-    said = [record.getMessage() for record in caplog.records if "broker.app" in record.name]
+    said = [record.getMessage() for record in caplog.records if "adoption" in record.name]
     assert said == [
         f"took over what Apache Kafka has written to {kafkas}: cluster {kraft.CLUSTER_ID}, topics: 2, partitions: 3",
         "the setting remote.storage.enable=true of topic orders is left out: Barnabas does not have it",
@@ -161,6 +162,37 @@ def test_rebuilding_takes_the_settings_from_kafkas_metadata(kafkas: Path) -> Non
             assert end_offsets(broker) == {"orders-0": 2, "orders-1": 2, "letters-0": 2}
 
     asyncio.run(main())
+
+
+def test_crash_before_the_metadata_file_is_there_lets_the_next_start_begin_again(
+    kafkas: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = LocalFileSystem.rename
+
+    def fail(files: LocalFileSystem, old: str, new: str) -> None:
+        if new.endswith(FILE_NAME):
+            raise KeyboardInterrupt
+        rename(files, old, new)
+
+    async def main() -> None:
+        async with broker_on(kafkas) as broker:
+            assert end_offsets(broker) == {"orders-0": 2, "orders-1": 2, "letters-0": 2}
+
+    monkeypatch.setattr(LocalFileSystem, "rename", fail)
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+    monkeypatch.undo()
+    asyncio.run(main())
+
+
+def test_metadata_that_was_lost_after_the_takeover_is_not_taken_from_kafka_again(kafkas: Path) -> None:
+    async def main() -> None:
+        async with broker_on(kafkas) as broker:
+            await ServedBroker(broker).create("new")
+
+    asyncio.run(main())
+    (kafkas / FILE_NAME).unlink()
+    refuse(broker_on(kafkas), MetadataLost, "holds 4 partitions, but there is no", kafkas)
 
 
 # Refused

@@ -13,13 +13,14 @@ leaves every file as it was. Logs, checkpoints and committed offsets need nothin
 | taken over before, and Kafka has run since | refused: what Kafka has created since is not in our metadata |
 | of a Kafka with ZooKeeper, where the settings of its topics are | refused: the user is told how to rebuild |
 
-Crash: the metadata file appears as a whole, and last; before it is there, the next start begins again.
+Crash: the metadata file appears as a whole; before it is there, the next start begins again.
 """
 
+import logging
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from uuid import UUID
 
@@ -35,30 +36,22 @@ from barnabas.broker.kafka_metadata import (
     note_adoption,
     read_kafka_metadata,
     usable_configs,
+    was_adopted,
 )
 from barnabas.broker.rebuilding import rebuild_command, survey_logs
 from barnabas.broker.settings import DEFAULT_NODE_ID
 from barnabas.metadata.kraft import UNASSIGNED_DIRECTORY, KraftMetadata, KraftPartition
 from barnabas.metadata.rebuild import FoundLogs, FoundPartition, rebuild_metadata
-from barnabas.metadata.table import FILE_NAME, LOCK_NAME, replace_table
+from barnabas.metadata.table import FILE_NAME, replace_table
 from barnabas.storage.checkpoints import CorruptCheckpoint
 from barnabas.storage.directory import LOCK
 from barnabas.storage.meta_properties import META_PROPERTIES, read_meta_properties
 
+logger = logging.getLogger(__name__)
+
 
 class CannotAdopt(BarnabasError):  # noqa: N818 - a fact about directories, named as one
     """Kafka's directories cannot be taken over as they are; the message says why, and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Adoption:
-    """What was taken over."""
-
-    cluster_id: str
-    topic_count: int
-    partition_count: int
-    notes: list[str]
-    """What was not, or not as it was."""
 
 
 def choose_node_id(files: FileSystem, log_dirs: Sequence[str], configured: int | None) -> int:
@@ -75,13 +68,11 @@ def choose_node_id(files: FileSystem, log_dirs: Sequence[str], configured: int |
     return DEFAULT_NODE_ID
 
 
-def adopt_directories(
-    files: FileSystem, clock: Clock, random: Random, log_dirs: Sequence[str], node_id: int
-) -> Adoption | None:
-    """None when there is nothing to take over: the directories are new, or already ours."""
+def adopt_directories(files: FileSystem, clock: Clock, random: Random, log_dirs: Sequence[str], node_id: int) -> None:
+    """Takes over what Kafka has left, if it has, and logs what. Directories that are new, or ours, stay as they are."""
     if files.exists(os.path.join(log_dirs[0], FILE_NAME)):
         _require_unchanged(files, log_dirs)
-        return None
+        return
     metadata_log = find_metadata_log(files, log_dirs)
     if metadata_log is None:
         if is_of_zookeeper(files, log_dirs):
@@ -89,9 +80,9 @@ def adopt_directories(
                 f"{log_dirs[0]} was written by an Apache Kafka with ZooKeeper, which has the settings of its topics: "
                 f"take the topics and all their records over by `{rebuild_command(log_dirs)}`, then set retention again"
             )
-        return None
-    if files.exists(os.path.join(log_dirs[0], LOCK_NAME)):
-        return None  # Barnabas was here: its own metadata was lost, and Kafka's may be old
+        return
+    if was_adopted(files, log_dirs):
+        return  # our own metadata was lost since, and Kafka's may be old
     with ExitStack() as stack:
         for directory in log_dirs:
             if files.exists(lock_path := os.path.join(directory, LOCK)):
@@ -102,9 +93,14 @@ def adopt_directories(
         _require_alone(kafka, found, log_dirs)
         taken = _taken_over(kafka, found, _directory_ids(files, log_dirs), notes)
         rebuilt = rebuild_metadata(taken, usable_configs(kafka, notes), random, clock.now_ms())
-        note_adoption(files, log_dirs, metadata_log)
         replace_table(files, log_dirs[0], rebuilt.tree)
-    return Adoption(rebuilt.cluster_id, len(rebuilt.topics), len(taken.partitions), notes)
+        note_adoption(files, log_dirs, metadata_log)
+    logger.info(
+        "took over what Apache Kafka has written to %s: cluster %s, topics: %d, partitions: %d",
+        *(", ".join(log_dirs), rebuilt.cluster_id, len(rebuilt.topics), len(taken.partitions)),
+    )
+    for note in notes:
+        logger.warning("%s", note)
 
 
 def _require_unchanged(files: FileSystem, log_dirs: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ live in one process. A task that fails for a reason of our own stops the broker:
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -149,7 +149,8 @@ class Broker:
         if parts.metadata_table is not None:
             metadata = EmbeddedMetadata.in_memory(parts.clock, parts.metadata_table)
         else:
-            await loop.run_in_executor(executor, self._adopt, log_dirs)
+            adopt = partial(adopt_directories, parts.files, parts.clock, parts.random, log_dirs, self.node_id)
+            await loop.run_in_executor(executor, adopt)
             metadata = await open_metadata(parts.files, parts.clock, log_dirs)
         stack.push_async_callback(metadata.close)
         store = metadata.session()
@@ -204,16 +205,6 @@ class Broker:
         await register_broker(store, self._registration())
         await self.replicas.wait_for(lambda image: self.node_id in image.brokers)
         self._is_ready = True
-
-    def _adopt(self, log_dirs: Sequence[str]) -> None:
-        adopted = adopt_directories(self._parts.files, self._parts.clock, self._parts.random, log_dirs, self.node_id)
-        if adopted is not None:
-            logger.info(
-                "took over what Apache Kafka has written to %s: cluster %s, topics: %d, partitions: %d",
-                *(", ".join(log_dirs), adopted.cluster_id, adopted.topic_count, adopted.partition_count),
-            )
-            for note in adopted.notes:
-                logger.warning("%s", note)
 
     async def _open_logs(self, cluster_id: str, image: ClusterImage, executor: ThreadPoolExecutor) -> LogManager:
         parts, settings = self._parts, self.settings

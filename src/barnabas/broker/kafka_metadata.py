@@ -144,13 +144,16 @@ def note_adoption(files: FileSystem, log_dirs: Sequence[str], metadata_log: str)
     replace_file(files, os.path.join(log_dirs[0], ADOPTED), content)
 
 
+def was_adopted(files: FileSystem, log_dirs: Sequence[str]) -> bool:
+    return files.exists(os.path.join(log_dirs[0], ADOPTED))
+
+
 def has_kafka_written(files: FileSystem, log_dirs: Sequence[str]) -> bool:
     """Whether the metadata log has changed since Barnabas took the directories over. Not where it never did."""
-    path = os.path.join(log_dirs[0], ADOPTED)
-    noted = _properties(files, path) if files.exists(path) else None
-    if noted is None:
+    if not was_adopted(files, log_dirs):
         return False
     metadata_log = find_metadata_log(files, log_dirs)
+    noted = _properties(files, os.path.join(log_dirs[0], ADOPTED))
     return metadata_log is not None and noted != _look_of(files, metadata_log)
 
 

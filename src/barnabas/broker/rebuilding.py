@@ -24,6 +24,7 @@ from barnabas.broker.kafka_metadata import (
     note_adoption,
     read_kafka_metadata,
     usable_configs,
+    was_adopted,
 )
 from barnabas.broker.settings import DEFAULT_NODE_ID
 from barnabas.metadata.embedded import EmbeddedMetadata
@@ -36,7 +37,7 @@ from barnabas.metadata.rebuild import (
     RebuiltMetadata,
     rebuild_metadata,
 )
-from barnabas.metadata.table import FILE_NAME, LOCK_NAME, SqliteTable, replace_table
+from barnabas.metadata.table import FILE_NAME, SqliteTable, replace_table
 from barnabas.storage.checkpoints import (
     CLEANER_OFFSETS,
     LEADER_EPOCHS,
@@ -156,9 +157,9 @@ def rebuild(
                 f"{len(metadata.missing)} partitions were not found, though later ones of their topics were ({names}): "
                 "name all log directories of the broker, or make these partitions anew, empty, with --allow-missing"
             )
+        backup = None if dry_run else replace_table(files, log_dirs[0], metadata.tree)
         if metadata_log is not None and not dry_run:
             note_adoption(files, log_dirs, metadata_log)
-        backup = None if dry_run else replace_table(files, log_dirs[0], metadata.tree)
         return Rebuilding(os.path.join(log_dirs[0], FILE_NAME), found, metadata, notes, backup)
 
 
@@ -166,8 +167,8 @@ def _kafka_configs(
     files: FileSystem, log_dirs: Sequence[str], metadata_log: str, notes: list[str]
 ) -> Mapping[str, Mapping[str, str]]:
     """The settings of topics from Kafka's own metadata, unless Barnabas has changed them since, or may have."""
-    was_here = any(files.exists(os.path.join(log_dirs[0], name)) for name in (FILE_NAME, LOCK_NAME))
-    if was_here and not has_kafka_written(files, log_dirs):
+    is_ours = files.exists(os.path.join(log_dirs[0], FILE_NAME)) or was_adopted(files, log_dirs)
+    if is_ours and not has_kafka_written(files, log_dirs):
         return {}
     try:
         return usable_configs(read_kafka_metadata(files, metadata_log), notes)

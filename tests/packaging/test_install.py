@@ -31,7 +31,10 @@ QUICK = {} if IS_LONG else {"CFLAGS": "-O0"}
 MISSING = "from barnabas.cli.compiled import missing_modules; print(dict(missing_modules()))"
 SDIST = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
 
-pytestmark = pytest.mark.skipif(not has_compiler(), reason="there is no C compiler")
+pytestmark = [
+    pytest.mark.skipif(not has_compiler(), reason="there is no C compiler"),
+    pytest.mark.timeout(1800 if IS_LONG else 300),
+]
 
 
 @dataclass(frozen=True)
@@ -57,15 +60,7 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 def packages(builder: Environment, tmp_path_factory: pytest.TempPathFactory) -> Packages:
     tree = tmp_path_factory.mktemp("tree")
     built = tmp_path_factory.mktemp("built")
-    for name in (
-        "setup.py",
-        "pyproject.toml",
-        "MANIFEST.in",
-        "README.md",
-        "LICENSE",
-        "CHANGELOG.md",
-        "constraints.txt",
-    ):
+    for name in TOP_FILES:
         shutil.copy(ROOT / name, tree)
     leftovers = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "*.egg-info")
     shutil.copytree(ROOT / "src", tree / "src", ignore=leftovers)
@@ -130,15 +125,16 @@ def test_wheel_installs_with_its_dependencies_and_every_module_compiled(packages
     assert "(compiled, Python 3." in environment.run("-m", "barnabas.cli.main", "--version")
 
 
-def _others() -> list[tuple[int, int]]:
-    others = sorted((version for version in pythons_at_hand() if version != HERE), reverse=True)
-    return others if IS_LONG else others[:1]
-
-
-@pytest.mark.parametrize("version", _others() or [pytest.param(None, marks=pytest.mark.skip("one Python is at hand"))])
+@pytest.mark.parametrize("version", [(3, minor) for minor in range(11, 16) if (3, minor) != HERE], ids=str)
 def test_source_package_installs_on_another_python_with_every_module_compiled(
-    packages: Packages, version: tuple[int, int], tmp_path: Path
+    request: pytest.FixtureRequest, version: tuple[int, int], tmp_path: Path
 ) -> None:
+    others = [one for one in pythons_at_hand() if one != HERE]
+    if version not in others:
+        pytest.skip("this Python is not at hand; BARNABAS_PYTHONS can name it")
+    if not IS_LONG and version != others[-1]:
+        pytest.skip("one other Python is enough; BARNABAS_LONG_TESTS=1 takes them all")
+    packages: Packages = request.getfixturevalue("packages")
     environment = Environment.make(pythons_at_hand()[version], tmp_path / "environment")
     with_dependencies = ["-c", ROOT / "constraints.txt"] if IS_LONG else ["--no-deps"]
     environment.pip("install", "--quiet", "--no-cache-dir", *with_dependencies, packages.sdist, **QUICK)

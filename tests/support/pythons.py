@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 OLDEST = (3, 11)
@@ -11,8 +12,12 @@ _ASK = "import ensurepip, sys, venv; print(*sys.version_info[:2])"
 _ANSWER_SECONDS_MAX = 20
 
 
+@cache
 def pythons_at_hand() -> dict[tuple[int, int], Path]:
-    """Every Python that Barnabas supports, one of each version: on the path, of pyenv, and in `BARNABAS_PYTHONS`."""
+    """Every Python that Barnabas supports, one of each version, oldest first.
+
+    They are looked for in `BARNABAS_PYTHONS`, on the path, and among pyenv's.
+    """
     candidates = [Path(path) for path in os.environ.get("BARNABAS_PYTHONS", "").split(os.pathsep) if path]
     for directory in os.get_exec_path():
         candidates += sorted(Path(directory).glob("python3.[0-9][0-9]"))

@@ -24,6 +24,7 @@ $(VENV)/.runtime: pyproject.toml setup.py constraints.txt $(COMPILED_SOURCES)
 	@echo "preparing $(VENV) (once)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP_INSTALL) -e .
+	@$(BIN)/barnabas --version
 	@touch $@
 
 $(VENV)/.spark: $(VENV)/.runtime
@@ -86,4 +87,4 @@ sanitize: $(VENV)/.dev
 	@tests/sanitizer/run.sh
 
 clean:
-	rm -rf $(VENV) .cache build src/*.egg-info src/barnabas/*/_*.so src/barnabas/records/_kernel.c src/barnabas/wire/_sole_*.c src/barnabas/net/_framed_range.c
+	rm -rf $(VENV) .cache build src/*.egg-info src/barnabas/*/_*.so

@@ -8,10 +8,15 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Partition
 
 from barnabas.base.clock import ManualClock, SystemClock
 from barnabas.base.filesystem import LocalFileSystem
 from barnabas.base.ids import TopicPartition
+from barnabas.client.blocking import BlockingClient
+from barnabas.client.configs import ConfigSource, Resource, ResourceType, describe_configs
+from barnabas.client.producer import ProducerOptions
 from barnabas.records.batch import Codec, split_batches
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.control import EndTransactionMarker, build_marker
@@ -24,6 +29,7 @@ from barnabas.storage.producer_state import Origin
 from barnabas.storage.settings import LogConfig, LogManagerConfig
 from barnabas.storage.verify import verify_partition
 from tests.compat.test_kafka_files import PARTITIONS, as_consumed
+from tests.support.broker_process import BrokerProcess
 from tests.support.kafka import KafkaNode
 from tests.support.kafka_directory import (
     COMPACTED_TOPICS,
@@ -299,33 +305,53 @@ def test_flushed_log_without_clean_stop_satisfies_the_dump_tool(kafka: Path, tmp
     assert dump_complaints(dump_log_segments(dumpable_files(copied))) == []
 
 
-def test_kafka_starts_on_a_directory_that_barnabas_wrote_to_and_serves_all_of_it(
+# -- there and back --------------------------------------------------------------------------------------------------
+
+
+def test_broker_takes_over_a_directory_of_kafka_and_kafka_takes_it_back(
     kafka_directory: KafkaDirectories, tmp_path: Path
 ) -> None:
-    """There and back: Kafka's directory is opened, appended to and closed by Barnabas, and then Kafka reads it all."""
+    """`barnabas up` on what Kafka left: topics, settings, groups and records; and Kafka reads all of it afterwards."""
     copy_data_directory(kafka_directory.clean.path, tmp_path / "data")
-    manager, _ = open_directory(tmp_path / "data")
-    clock = SystemClock()
-    expected: dict[str, list[ConsumedRecord]] = {}
-    for partition in ("defaults-0", "produced-zstd-0", "shuffled-times-0"):
-        log = log_of(manager, partition)
-        leader_epoch = log.epochs.latest_epoch or 0
-        for turn in range(30):
-            batch = BatchBuilder(codec=Codec(turn % 5))
-            for number in range(40):
-                batch.append(clock.now_ms(), b"turn-%d" % turn, b"from barnabas %d" % number * 20, [("h", b"1")])
-            log.append(batch.build(), leader_epoch)
-            log.write()
-        expected[partition] = consumed(log, is_committed_only=False)
-        assert len(expected[partition]) == len(kafka_directory.clean.partitions[partition].uncommitted) + 30 * 40
-    manager.close()
+    truth = kafka_directory.clean.partitions
+    with BrokerProcess(tmp_path) as broker:
+        assert read_truth(broker.bootstrap, include_internal=True) == truth
+        assert _committed_by_readers(broker.bootstrap) == [100, 49, 47]
+        with BlockingClient(broker.bootstrap) as client:
+            topic = Resource(ResourceType.TOPIC, "compacted-twice")
+            configs = client.wait_for(describe_configs(client.cluster, topic))
+            own = {entry.name: entry.value for entry in configs if entry.source is ConfigSource.TOPIC}
+            assert own == TOPICS["compacted-twice"][1]
+            for name, codec in [("defaults", Codec.NONE), ("produced-zstd", Codec.ZSTD), ("trimmed", Codec.LZ4)]:
+                values = [b"from barnabas %d" % number * 20 for number in range(1000)]
+                client.produce(name, values, partition=0, options=ProducerOptions(codec=codec))
+        expected = read_truth(broker.bootstrap, include_internal=False)
+        assert len(expected["trimmed-0"].uncommitted) == len(truth["trimmed-0"].uncommitted) + 1000
+        broker.stop()
+        assert "took over what Apache Kafka has written" in broker.log_file.read_text()
     with KafkaNode(tmp_path, NODE_PROPERTIES) as node:
-        truth = read_truth(node.bootstrap_servers, include_internal=False)
+        found = read_truth(node.bootstrap_servers, include_internal=False)
         told = node.log_file.read_text(errors="replace")
-    for partition, records in expected.items():
-        assert list(truth[partition].uncommitted) == records
-    for partition in PARTITIONS:
-        if partition not in expected:
-            assert truth[partition].uncommitted == kafka_directory.clean.partitions[partition].uncommitted
+    assert {name: one.uncommitted for name, one in found.items()} == {
+        name: one.uncommitted for name, one in expected.items()
+    }
     assert "Skipping recovery" in told, "Kafka takes the clean-shutdown mark of Barnabas for one"
     assert "corrupt" not in told.lower()
+    with pytest.raises(AssertionError, match=r"Apache Kafka has used .* since Barnabas took it over"):
+        BrokerProcess(tmp_path).start()
+
+
+def _committed_by_readers(bootstrap: str) -> list[int]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "log_level": 0})
+    found = consumer.committed([Partition("defaults", index) for index in range(3)], timeout=30)
+    consumer.close()
+    return [one.offset for one in found]
+
+
+def test_broker_takes_over_what_a_killed_kafka_left(kafka_directory: KafkaDirectories, tmp_path: Path) -> None:
+    copy_data_directory(kafka_directory.killed.path, tmp_path / "data")
+    with BrokerProcess(tmp_path) as broker:
+        found = read_truth(broker.bootstrap, include_internal=False)
+    assert {name: one.uncommitted for name, one in found.items()} == {
+        name: one.uncommitted for name, one in kafka_directory.killed.partitions.items()
+    }

@@ -23,14 +23,18 @@ PATIENCE_SECONDS = 60.0
 _Result = TypeVar("_Result")
 
 
-def run(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
-    """Runs it on the loop that brokers use; a test that hangs fails."""
+def run(
+    coroutine: Coroutine[Any, Any, _Result],
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
+) -> _Result:
+    """Runs it on the loop that brokers use, or on another one; a test that hangs fails."""
 
     async def bounded() -> _Result:
         async with asyncio.timeout(PATIENCE_SECONDS):
             return await coroutine
 
-    return uvloop.run(bounded())
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(bounded())
 
 
 def framed(body: bytes) -> bytes:

@@ -13,17 +13,29 @@ KAFKAS_OWN_FILE = {
     "controller.quorum.bootstrap.servers": "localhost:9093",
     "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
     "inter.broker.listener.name": "PLAINTEXT",
-    "advertised.listeners": "PLAINTEXT://localhost:9092",
+    "advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL",
+    "listener.security.protocol.map": (
+        "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+    ),
     "num.network.threads": "3",
+    "num.io.threads": "8",
     "socket.send.buffer.bytes": "102400",
+    "socket.receive.buffer.bytes": "102400",
+    "socket.request.max.bytes": "104857600",
     "log.dirs": "/tmp/kraft-combined-logs",
+    "num.partitions": "1",
     "num.recovery.threads.per.data.dir": "1",
     "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "log.retention.hours": "168",
+    "log.segment.bytes": "1073741824",
+    "log.retention.check.interval.ms": "300000",
 }
+"""The settings of `config/server.properties` as Kafka 4 ships it."""
 
 
 def changed(broker_id: int | None, **configs: str) -> ClusterImage:
@@ -38,10 +50,15 @@ def test_kafkas_own_configuration_file_is_understood() -> None:
     assert settings.config.listeners == (ListenerSpec("PLAINTEXT", "", 9092, "localhost", 9092),)
     assert settings.config.node_id == 1
     assert settings.log_manager_config.log_dirs == ("/tmp/kraft-combined-logs",)
-    assert [note.split()[0] for note in notes] == [
+    *without_effect, listener = notes
+    assert [note.split()[0] for note in without_effect] == [
         "controller.quorum.bootstrap.servers",
+        "share.coordinator.state.topic.replication.factor",
+        "share.coordinator.state.topic.min.isr",
+        "transaction.state.log.replication.factor",
         "transaction.state.log.min.isr",
     ]
+    assert listener == "the listener CONTROLLER is left out: Barnabas needs no connections between controllers"
 
 
 def test_unknown_setting_is_said_with_the_nearest_right_one() -> None:

@@ -2,11 +2,13 @@
 
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -15,6 +17,7 @@ import barnabas
 from barnabas.base.filesystem import LocalFileSystem
 from barnabas.cli import log as log_commands
 from barnabas.cli import main
+from barnabas.cli.compiled import MODULES
 from barnabas.cli.dump_text import bytes_text, time_text
 from barnabas.cli.output import human_bytes, plural
 from barnabas.records.batch import Codec
@@ -66,10 +69,22 @@ def _keep_excepthook(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- the command itself ----------------------------------------------------------------------------------------------
 
 
-def test_version_is_printed() -> None:
+def test_version_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in MODULES:
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
     result = invoke("--version")
 
-    assert (result.exit_code, result.stdout) == (0, f"barnabas {barnabas.__version__}\n")
+    version = f"barnabas {barnabas.__version__}"
+    assert (result.exit_code, result.stdout) == (0, f"{version} (compiled, Python {platform.python_version()})\n")
+
+    monkeypatch.setitem(sys.modules, MODULES[0], None)
+    first, second = invoke("--version").stdout.splitlines()
+    assert first.startswith(f"{version} (compiled in part, ")
+    assert second.startswith(f"not compiled: {MODULES[0]}: ")
+
+    for name in MODULES:
+        monkeypatch.setitem(sys.modules, name, None)
+    assert invoke("--version").stdout.startswith(f"{version} (pure Python, ")
 
 
 def test_help_names_the_commands() -> None:

@@ -21,9 +21,9 @@ from barnabas.cli import main
 from barnabas.cli.up import RecoveryProgress, make_settings, with_metrics
 from barnabas.client.blocking import BlockingClient
 from barnabas.net.stream import ListenAddress
-from barnabas.records import kernel
 from barnabas.storage.opening import OpeningProgress
 from barnabas.testing import Broker
+from tests.unit.test_broker_settings import KAFKAS_OWN_FILE
 
 STOP_SECONDS_MAX = 20
 
@@ -137,6 +137,21 @@ def test_up_serves_metrics_and_health(tmp_path: Path, option: tuple[str, str]) -
             assert json.load(health)["state"] == "ready"
         with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/metrics") as metrics:
             assert b"barnabas_requests_received_total 0" in metrics.read()
+
+
+def test_up_with_kafkas_own_configuration_file_starts_a_broker(tmp_path: Path) -> None:
+    lines = [f"{name}={text}" for name, text in KAFKAS_OWN_FILE.items()]
+    (tmp_path / "server.properties").write_text("\n".join(lines))
+    with running(tmp_path, "--config", "server.properties", "--listen", "127.0.0.1:0") as process:
+        with BlockingClient(address_in(ready_line(process))) as client:
+            client.create_topic("orders")
+            assert [topic.name for topic in client.topics()] == ["orders"]
+        process.terminate()
+        _, log = process.communicate(timeout=STOP_SECONDS_MAX)
+
+    assert "server.properties: the listener CONTROLLER is left out" in log
+    assert "server.properties: advertised.listeners has no effect: --listen says where to serve" in log
+    assert process.returncode == 0
 
 
 def test_up_with_json_log_says_everything_in_it(tmp_path: Path) -> None:
@@ -298,8 +313,9 @@ def test_progress_is_said_only_when_it_takes_long(caplog: pytest.LogCaptureFixtu
 def test_missing_kernel_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(kernel, "IS_COMPILED", False)
+    monkeypatch.setitem(sys.modules, "barnabas.records._kernel", None)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         main.run(["up", "--listen", f"127.0.0.1:{taken.getsockname()[1]}", "--data-dir", str(tmp_path)])
 
-    assert "the compiled record kernel is not installed" in caplog.text
+    assert "several times slower" in caplog.text
+    assert "(missing: barnabas.records._kernel)" in caplog.text

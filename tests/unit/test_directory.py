@@ -118,15 +118,16 @@ def test_claim_of_version_0_completes_it(disk: SimulatedDisk) -> None:
         (MetaProperties(CLUSTER_ID, 2, UUID(int=9)), "belongs to node 2, this is node 1"),
     ],
 )
-def test_claim_of_foreign_directory_is_refused_and_unlocks_it(
+def test_claim_of_foreign_directory_is_refused_and_touches_nothing(
     disk: SimulatedDisk, meta: MetaProperties, words: str
 ) -> None:
     disk.make_directory(DATA)
     write_meta_properties(disk, f"{DATA}/meta.properties", meta)
+    before = disk.list(DATA)
     with pytest.raises(UnusableDirectory, match=words):
         claimed(disk)
     assert read_meta_properties(disk, f"{DATA}/meta.properties") == meta
-    disk.lock(f"{DATA}/.lock").release()
+    assert disk.list(DATA) == before
 
 
 def test_claim_with_damaged_meta_properties_is_refused(disk: SimulatedDisk) -> None:

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 
 import pytest
+import uvloop
 
 from barnabas.net.channel import Channel
 from barnabas.net.errors import ChannelClosed, ConnectFailed
@@ -147,6 +148,28 @@ def test_frame_that_nobody_asked_for_closes_the_channel() -> None:
             await channel.close()
 
     run(scenario())
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_request_between_the_end_of_the_peer_and_the_loss_of_the_connection_fails(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        requests = []
+
+        def eof_received(channel: Channel) -> None:
+            requests.append(asyncio.ensure_future(channel.request(_encoder(b"too late"))))
+
+        monkeypatch.setattr(Channel, "eof_received", eof_received)
+        async with serving() as served:
+            channel = await _open(served)
+            (await served.handler()).connection.finish()
+            await until(lambda: bool(requests))
+            with pytest.raises(ChannelClosed, match="the peer closed it"):
+                await requests[0]
+            await channel.close()
+
+    run(scenario(), loop_factory)
 
 
 def test_closing_fails_requests_in_flight_and_those_that_wait_for_a_place() -> None:

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import uvloop
 
 from barnabas.base.errors import BarnabasError
 from barnabas.net.connection import Connection, ConnectionOptions
@@ -86,6 +88,9 @@ class _RecordingTransport:
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
+
+    def is_closing(self) -> bool:
+        return False
 
     def write(self, data: bytes) -> None:
         self.writes.append(data)
@@ -289,3 +294,28 @@ def test_answer_after_the_connection_ended_is_dropped() -> None:
             assert served.server.counters.connections_open == 0
 
     run(scenario())
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_answers_between_the_end_of_the_peer_and_the_loss_of_the_connection_are_dropped(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        failures: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+        async with serving() as served:
+            _, writer = await served.connect()
+            writer.write(framed(b"a") + framed(b"b"))
+            handler = await served.handler()
+            slots = [(await handler.requests.get())[0] for _ in range(2)]
+
+            def eof_received(connection: Connection) -> None:
+                for slot in reversed(slots):
+                    slot.complete(b"too late")
+
+            monkeypatch.setattr(Connection, "eof_received", eof_received)
+            writer.close()
+            await handler.closed.wait()
+        assert failures == []
+
+    run(scenario(), loop_factory)

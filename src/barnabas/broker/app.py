@@ -1,7 +1,8 @@
 """The broker put together: which part gets which, in what order they start, and how they stop.
 
 ```
-start   metadata store > identity > logs (recovery, in threads) > image > served partitions > listeners > registration
+start   what Kafka left > metadata store > identity > logs (recovery, in threads) > image > served partitions >
+        listeners > registration
 stop    listeners (requests in flight finish) > what is being written > logs (flushed, marked clean) > metadata store
 ```
 
@@ -25,6 +26,7 @@ from barnabas.base.errors import DiskFailed
 from barnabas.base.filesystem import FileSystem, LocalFileSystem
 from barnabas.base.metric_table import FLUSH_SECONDS
 from barnabas.base.metrics import Metrics
+from barnabas.broker.adoption import adopt_directories, choose_node_id
 from barnabas.broker.authorizer import AllowAll
 from barnabas.broker.auto_creation import AutoCreation
 from barnabas.broker.dispatch import ClientConnection, Dispatcher, Shortcut
@@ -38,9 +40,10 @@ from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.handlers.sole_fetch import SoleFetchHandler
 from barnabas.broker.internal_topics import InternalTopics
 from barnabas.broker.measures import measure_broker, measure_lags
+from barnabas.broker.rebuilding import open_metadata
 from barnabas.broker.request_measures import RequestMeasures
 from barnabas.broker.services import Services
-from barnabas.broker.settings import BrokerSettings
+from barnabas.broker.settings import DEFAULT_NODE_ID, BrokerSettings
 from barnabas.broker.slices import Slices
 from barnabas.groups.measures import measure_group_states, measure_groups
 from barnabas.metadata.controllership import claim_controller
@@ -68,7 +71,6 @@ from barnabas.wire.apis import ApiKey
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_NODE_ID: Final = 1
 HOUSEKEEPING_SECONDS: Final = 1.0
 SESSION_EVICTION_MS: Final = 120_000
 STOP_GRACE_SECONDS: Final = 5.0
@@ -108,7 +110,8 @@ class Broker:
         self._tasks: list[asyncio.Task[None]] = []
         self._is_ready = False
         self._is_stopping = False
-        self.node_id = DEFAULT_NODE_ID if settings.config.node_id is None else settings.config.node_id
+        self.node_id = DEFAULT_NODE_ID
+        """Known once it has begun to start."""
         self.listeners: tuple[Listener, ...] = ()
         self.metrics = Metrics()
         self._flush_seconds = self.metrics.histogram(FLUSH_SECONDS)
@@ -147,12 +150,14 @@ class Broker:
         stack.callback(executor.shutdown)
         loop.set_default_executor(executor)
         await self._listen_for_metrics(executor)
-        data_directory = settings.log_manager_config.log_dirs[0]
-        parts.files.make_directory(data_directory)
+        log_dirs = settings.log_manager_config.log_dirs
+        self.node_id = choose_node_id(parts.files, log_dirs, settings.config.node_id)
         if parts.metadata_table is not None:
             metadata = EmbeddedMetadata.in_memory(parts.clock, parts.metadata_table)
         else:
-            metadata = await EmbeddedMetadata.open(data_directory, parts.files, parts.clock)
+            adopt = partial(adopt_directories, parts.files, parts.clock, parts.random, log_dirs, self.node_id)
+            await loop.run_in_executor(executor, adopt)
+            metadata = await open_metadata(parts.files, parts.clock, log_dirs)
         stack.push_async_callback(metadata.close)
         store = metadata.session()
         stack.push_async_callback(store.close)

@@ -106,7 +106,8 @@ def _broker(
 # fmt: off
 BROKER_SETTINGS: Final = SettingTable("broker", (
     _broker(IDENTITY, "node.id", INT, None, _AT_LEAST_0,
-            "The broker's number in its cluster. Not set, `broker.id` is used; without that, too, it is 1."),
+            "The broker's number in its cluster. Not set, `broker.id` is used; without that, too, it is the number in "
+            "`meta.properties` of the log directories, or 1."),
     _broker(IDENTITY, "broker.id", INT, -1, None,
             "The old name of `node.id`; -1 leaves it unset."),
     _broker(IDENTITY, "broker.rack", STRING, None, None,
@@ -124,7 +125,8 @@ BROKER_SETTINGS: Final = SettingTable("broker", (
     _broker(LISTENERS, "inter.broker.listener.name", STRING, None, None,
             "The listener by which the brokers of a cluster reach each other."),
     _broker(LISTENERS, "controller.listener.names", LIST, (), None,
-            "Listeners of a Kafka controller. Their addresses in `listeners` are left out: Barnabas needs none."),
+            "Listeners of a Kafka controller. Their addresses in `listeners` and `advertised.listeners` are left out: "
+            "Barnabas needs none."),
     _broker(LISTENERS, "metrics.listen", STRING, None, HostAndPort(),
             "Where to serve `/metrics` and `/healthz` over HTTP, without a login. No host means every interface, "
             "port 0 a free one. Barnabas's own."),

@@ -28,6 +28,7 @@ from barnabas.storage.settings import LogConfig, LogManagerConfig, field_name
 logger = logging.getLogger(__name__)
 
 PLAINTEXT: Final = "PLAINTEXT"
+DEFAULT_NODE_ID: Final = 1
 
 _ADDRESS: Final = re.compile(r"(?P<name>[^:/]+)://(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:/]*)):(?P<port>\d{1,5})")
 CONNECTION_LIMITS: Final = frozenset({"max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides"})
@@ -42,7 +43,7 @@ class Recognised(NamedTuple):
 
 
 def recognise(texts: Mapping[str, str]) -> Recognised:
-    """Parts the settings that exist here from those that are Kafka's alone, or nobody's. Values are not looked at."""
+    """Parts the settings that exist here from those that are Kafka's alone, or nobody's. Values are not checked."""
     known: dict[str, str] = {}
     notes = []
     for name, text in texts.items():
@@ -52,7 +53,17 @@ def recognise(texts: Mapping[str, str]) -> Recognised:
             notes.append(f"{name} has no effect: Barnabas has no {feature}")
         else:
             notes.append(f"{name} is not a setting and has no effect{_hint(name)}")
+    for listener in _controller_listeners(texts):
+        notes.append(f"the listener {listener} is left out: Barnabas needs no connections between controllers")
     return Recognised(known, notes)
+
+
+def _controller_listeners(texts: Mapping[str, str]) -> list[str]:
+    """The listeners of a controller that have an address."""
+    addresses = ",".join(texts.get(name, "") for name in ("listeners", "advertised.listeners")).upper().split(",")
+    named = {address.strip().partition("://")[0] for address in addresses}
+    names = [name.strip().upper() for name in texts.get("controller.listener.names", "").split(",")]
+    return [name for name in names if name in named and name]
 
 
 def _hint(name: str) -> str:
@@ -283,6 +294,7 @@ def _listener_specs(values: Mapping[str, SettingValue]) -> tuple[ListenerSpec, .
     controllers = {name.upper() for name in cast(tuple[str, ...], values["controller.listener.names"])}
     bound = _addresses("listeners", cast(tuple[str, ...], values["listeners"]))
     advertised = _addresses("advertised.listeners", cast(tuple[str, ...], values["advertised.listeners"] or ()))
+    advertised = {name: address for name, address in advertised.items() if name not in controllers}
     served = {name: address for name, address in bound.items() if name not in controllers}
     if not served:
         raise InvalidSetting("listeners has no listener for clients")

@@ -29,7 +29,7 @@ from barnabas.cli.output import complain
 
 INTERRUPTED: Final = 130
 _STANDARD_ERROR: Final = 2
-COMMANDS: Final = ("up", "topic", "group", "config", "cluster", "log", "pipeline", "produce", "consume")
+COMMANDS: Final = ("up", "topic", "group", "config", "cluster", "metadata", "log", "pipeline", "produce", "consume")
 """Each is a module here: with an `app`, which is a group of commands, or with a function of its own name."""
 
 
@@ -82,7 +82,13 @@ def _or_help(arguments: list[str]) -> list[str]:
 
 def _show_version(is_wanted: bool) -> None:
     if is_wanted:
-        typer.echo(f"barnabas {barnabas.__version__}")
+        from barnabas.cli.compiled import form_of, missing_modules
+
+        missing = missing_modules()
+        python = ".".join(map(str, sys.version_info[:3]))
+        typer.echo(f"barnabas {barnabas.__version__} ({form_of(missing)}, Python {python})")
+        for name, reason in missing.items():
+            typer.echo(f"not compiled: {name}: {reason}")
         raise typer.Exit
 
 

@@ -27,6 +27,7 @@ from barnabas.base.addresses import bracket_hint
 from barnabas.base.errors import InvalidSetting
 from barnabas.base.logs import LogFormat, LogLevel, configure_logging, fields
 from barnabas.cli import completion
+from barnabas.cli.compiled import form_of, missing_modules
 from barnabas.cli.output import human_bytes, plural, say
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, CommandFailed, parse_assignments
 
@@ -117,6 +118,8 @@ def make_settings(
     texts |= given
     if listen is not None:
         texts["listeners"] = _listener(listen)
+        if "advertised.listeners" not in given and texts.pop("advertised.listeners", None) is not None:
+            logger.warning("%s: advertised.listeners has no effect: --listen says where to serve", config)
     if data_dir is not None:
         texts.pop("log.dir", None)
         texts["log.dirs"] = str(data_dir.absolute())
@@ -166,10 +169,8 @@ async def _serve(settings: "BrokerSettings", log_format: LogFormat) -> None:
     from barnabas.base.clock import SystemClock
     from barnabas.broker.app import Broker
     from barnabas.net.errors import ListenFailed
-    from barnabas.records import kernel
 
-    if not kernel.IS_COMPILED:
-        logger.warning("the compiled record kernel is not installed; its Python reference is used, which is slower")
+    _warn_of_slowness()
     stopping = _stop_on_signals()
     broker = Broker(settings, on_progress=RecoveryProgress(SystemClock()))
     try:
@@ -183,6 +184,17 @@ async def _serve(settings: "BrokerSettings", log_format: LogFormat) -> None:
             raise
         raise CommandFailed(f"{error}; choose another port with --listen or --metrics-listen") from error
     logger.info("stopped")
+
+
+def _warn_of_slowness() -> None:
+    missing = missing_modules()
+    if missing:
+        logger.warning(
+            "this installation of Barnabas is %s and several times slower than it could be; install a C compiler and "
+            "the headers of this Python, then reinstall Barnabas (missing: %s)",
+            form_of(missing),
+            ", ".join(missing),
+        )
 
 
 def _stop_on_signals() -> asyncio.Event:
@@ -222,7 +234,9 @@ def _spare_the_collector() -> None:
 def _announce(broker: "Broker", log_format: LogFormat) -> None:
     """One line that it is ready, for JSON in the log. What to try next is for a person at a terminal."""
     directories = ", ".join(broker.settings.log_manager_config.log_dirs)
-    ready = f"Barnabas {barnabas.__version__} is ready on {broker.bootstrap}"
+    missing = missing_modules()
+    form = f" ({form_of(missing)}, slow)" if missing else ""
+    ready = f"Barnabas {barnabas.__version__}{form} is ready on {broker.bootstrap}"
     metrics = "" if broker.metrics_port is None else f", metrics on port {broker.metrics_port}"
     if log_format is LogFormat.JSON:
         ids = fields(bootstrap=broker.bootstrap, data=directories, metrics_port=broker.metrics_port)

@@ -28,10 +28,17 @@ _BODIES_KEPT: Final = ((64 << 10, 16), (256 << 10, 16), (1 << 20, 4))
 RECYCLED_BYTES_MAX: Final = BLOCK_BYTES * _BLOCKS_KEPT + sum(size * count for size, count in _BODIES_KEPT)
 
 _PROBES_MAX: Final = 4
-# The deque, the local variable and getrefcount's own argument; one more would be somebody's view.
-_REFERENCES_WITHOUT_VIEWS: Final = 3
 
 _Kept = TypeVar("_Kept", bytearray, mmap.mmap)
+
+
+def _references_to_first(kept: "deque[_Kept]") -> int:
+    return getrefcount(kept[0])
+
+
+# One more would be somebody's view. Counted by the very code that asks, because what counts differs between Pythons:
+# since 3.14 a variable that is only read adds nothing.
+_REFERENCES_WITHOUT_VIEWS: Final = _references_to_first(deque([bytearray(1)]))
 
 
 class _Recycled(Generic[_Kept]):
@@ -46,10 +53,10 @@ class _Recycled(Generic[_Kept]):
     def take(self) -> _Kept:
         kept = self._kept
         for _ in range(min(len(kept), _PROBES_MAX)):
-            buffer = kept[0]
+            is_unseen = _references_to_first(kept) == _REFERENCES_WITHOUT_VIEWS
             kept.rotate(-1)
-            if getrefcount(buffer) == _REFERENCES_WITHOUT_VIEWS:
-                return buffer
+            if is_unseen:
+                return kept[-1]
         buffer = self._make()
         kept.append(buffer)  # a full deque forgets its oldest, which then lives as long as its views
         return buffer

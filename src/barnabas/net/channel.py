@@ -26,6 +26,7 @@ from barnabas.wire.framing import correlation_id_of
 _CORRELATION_ID_MAX: Final = 2**31 - 1
 _HTTP_LENGTH: Final = int.from_bytes(b"HTTP", "big")
 """What the first bytes of a web server's answer are when they are read as a frame's length."""
+_PEER_CLOSED: Final = "the peer closed it"
 
 
 class Channel(FrameReceiver):
@@ -97,6 +98,10 @@ class Channel(FrameReceiver):
     def _write(self, encode: Callable[[int], Buffer | Sequence[Buffer]]) -> int:
         if self._is_closed or self._transport is None:
             raise ChannelClosed(f"the connection to {self.name} is closed: {self._reason}")
+        if (
+            self._transport.is_closing()
+        ):  # the peer has ended, `connection_lost` follows; asyncio's must not be written to
+            raise ChannelClosed(f"the connection to {self.name} is closed: {_PEER_CLOSED}")
         correlation_id = self._next_correlation_id
         self._next_correlation_id = 0 if correlation_id == _CORRELATION_ID_MAX else correlation_id + 1
         frame = encode(correlation_id)
@@ -153,7 +158,7 @@ class Channel(FrameReceiver):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._is_closed:
             self._is_closed = True
-            self._reason = str(exc) if exc is not None else "the peer closed it"
+            self._reason = str(exc) if exc is not None else _PEER_CLOSED
         self._drop_received()
         self._can_write.set()
         while self._in_flight:

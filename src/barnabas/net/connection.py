@@ -302,7 +302,7 @@ class Connection(FrameReceiver):
             if len(buffers) == 1:
                 self._shared.counters.bytes_out += len(buffers[0])
                 self._transport.write(buffers[0])
-            else:
+            elif not self._transport.is_closing():  # from Python 3.12 on asyncio's transport raises then
                 self._shared.counters.bytes_out += sum(map(len, buffers))
                 self._transport.writelines(buffers)
         if self._shared.budget is not None:

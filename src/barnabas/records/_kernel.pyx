@@ -27,23 +27,43 @@ from barnabas.records.results import (
     RecordSummary,
 )
 
+# In C every name of ours begins with bk_: CPython's own headers declare a `write_varint`, too.
 cdef extern from "_kernel_crc32c.h" nogil:
-    void crc32c_prepare()
-    uint32_t crc32c_compute(uint32_t crc, const uint8_t *at, size_t length)
-    uint32_t crc32c_portable(uint32_t crc, const uint8_t *at, size_t length)
+    void crc32c_prepare "bk_crc32c_prepare" ()
+    uint32_t crc32c_compute "bk_crc32c_compute" (uint32_t crc, const uint8_t *at, size_t length)
+    uint32_t crc32c_portable "bk_crc32c_portable" (uint32_t crc, const uint8_t *at, size_t length)
 
 cdef extern from "_kernel_siphash.h" nogil:
-    struct siphash:
+    struct siphash "bk_siphash":
         uint64_t low
         uint64_t high
-    siphash siphash_compute(const uint64_t *secret, const uint8_t *at, size_t length)
+    siphash siphash_compute "bk_siphash_compute" (const uint64_t *secret, const uint8_t *at, size_t length)
 
 cdef extern from "_kernel_parse.h" nogil:
-    int FINE, BAD_VARINT, BAD_LENGTH, BAD_HEADER_COUNT, BAD_HEADER, LENGTH_MISMATCH, NOT_CONSECUTIVE
-    int NOT_INCREASING, BEYOND_LAST_OFFSET, NEGATIVE_COUNT, LEFT_OVER, TOO_FEW, MISSING_KEYS, NO_MEMORY, BAD_CRC
-    int BAD_MAGIC, BAD_BATCH_LENGTH, NEGATIVE_LAST_OFFSET, BAD_OFFSETS, INCOMPLETE, BAD_COLUMNS
+    enum:
+        FINE "BK_FINE"
+        BAD_VARINT "BK_BAD_VARINT"
+        BAD_LENGTH "BK_BAD_LENGTH"
+        BAD_HEADER_COUNT "BK_BAD_HEADER_COUNT"
+        BAD_HEADER "BK_BAD_HEADER"
+        LENGTH_MISMATCH "BK_LENGTH_MISMATCH"
+        NOT_CONSECUTIVE "BK_NOT_CONSECUTIVE"
+        NOT_INCREASING "BK_NOT_INCREASING"
+        BEYOND_LAST_OFFSET "BK_BEYOND_LAST_OFFSET"
+        NEGATIVE_COUNT "BK_NEGATIVE_COUNT"
+        LEFT_OVER "BK_LEFT_OVER"
+        TOO_FEW "BK_TOO_FEW"
+        MISSING_KEYS "BK_MISSING_KEYS"
+        NO_MEMORY "BK_NO_MEMORY"
+        BAD_CRC "BK_BAD_CRC"
+        BAD_MAGIC "BK_BAD_MAGIC"
+        BAD_BATCH_LENGTH "BK_BAD_BATCH_LENGTH"
+        NEGATIVE_LAST_OFFSET "BK_NEGATIVE_LAST_OFFSET"
+        BAD_OFFSETS "BK_BAD_OFFSETS"
+        INCOMPLETE "BK_INCOMPLETE"
+        BAD_COLUMNS "BK_BAD_COLUMNS"
 
-    struct record:
+    struct record "bk_record":
         const uint8_t *start
         const uint8_t *body
         const uint8_t *after_timestamp
@@ -57,13 +77,13 @@ cdef extern from "_kernel_parse.h" nogil:
         int32_t value_length
         int32_t header_count
 
-    struct header:
+    struct header "bk_header":
         const uint8_t *key
         const uint8_t *value
         int32_t key_length
         int32_t value_length
 
-    struct progress:
+    struct progress "bk_progress":
         int64_t index
         int64_t next_delta
         int64_t base_timestamp
@@ -71,32 +91,32 @@ cdef extern from "_kernel_parse.h" nogil:
         int64_t max_timestamp_delta
         int64_t min_timestamp
 
-    struct growing:
+    struct growing "bk_growing":
         uint8_t *data
         size_t size
         size_t capacity
 
-    int64_t wrapping_add(int64_t a, int64_t b)
-    int64_t wrapping_subtract(int64_t a, int64_t b)
-    int32_t unzigzag32(uint32_t bits)
-    int64_t unzigzag64(uint64_t bits)
-    const uint8_t *read_varint(const uint8_t *at, const uint8_t *end, int32_t *value)
-    int64_t varint_bytes(int64_t value)
-    uint8_t *write_varint(uint8_t *at, int64_t value)
-    const uint8_t *read_record_header(const uint8_t *at, const uint8_t *end, header *result)
-    int parse_record(const uint8_t *at, const uint8_t *end, record *result)
-    int parse_record_body(const uint8_t *at, int32_t length, record *result)
-    const uint8_t *walk_usual_records(
+    int64_t wrapping_add "bk_wrapping_add" (int64_t a, int64_t b)
+    int64_t wrapping_subtract "bk_wrapping_subtract" (int64_t a, int64_t b)
+    int32_t unzigzag32 "bk_unzigzag32" (uint32_t bits)
+    int64_t unzigzag64 "bk_unzigzag64" (uint64_t bits)
+    const uint8_t *read_varint "bk_read_varint" (const uint8_t *at, const uint8_t *end, int32_t *value)
+    int64_t varint_bytes "bk_varint_bytes" (int64_t value)
+    uint8_t *write_varint "bk_write_varint" (uint8_t *at, int64_t value)
+    const uint8_t *read_record_header "bk_read_record_header" (const uint8_t *at, const uint8_t *end, header *result)
+    int parse_record "bk_parse_record" (const uint8_t *at, const uint8_t *end, record *result)
+    int parse_record_body "bk_parse_record_body" (const uint8_t *at, int32_t length, record *result)
+    const uint8_t *walk_usual_records "bk_walk_usual_records" (
         const uint8_t *at, const uint8_t *end, int64_t count, int64_t last_delta, int requires_keys, progress *seen
     )
-    int reserve(growing *memory, size_t extra)
-    void put_int64(growing *memory, int64_t value)
-    void put_int32(growing *memory, int32_t value)
-    void put_bytes(growing *memory, const uint8_t *data, size_t length)
-    int64_t load_int64(const uint8_t *at)
-    int32_t load_int32(const uint8_t *at)
-    void store_big_endian(uint8_t *at, uint64_t value, int count)
-    uint64_t load_big_endian(const uint8_t *at, int count)
+    int reserve "bk_reserve" (growing *memory, size_t extra)
+    void put_int64 "bk_put_int64" (growing *memory, int64_t value)
+    void put_int32 "bk_put_int32" (growing *memory, int32_t value)
+    void put_bytes "bk_put_bytes" (growing *memory, const uint8_t *data, size_t length)
+    int64_t load_int64 "bk_load_int64" (const uint8_t *at)
+    int32_t load_int32 "bk_load_int32" (const uint8_t *at)
+    void store_big_endian "bk_store_big_endian" (uint8_t *at, uint64_t value, int count)
+    uint64_t load_big_endian "bk_load_big_endian" (const uint8_t *at, int count)
 
 crc32c_prepare()
 

@@ -202,10 +202,16 @@ class LogDirectory:
 
     def claim(self, cluster_id: str, node_id: int, random: Random) -> None:
         """Locks the directory and makes sure that it is this node's, or makes it so when it is nobody's."""
+        try:
+            self._require_own(cluster_id, node_id)
+        except UnusableDirectory:
+            if self._files.exists(self.file(LOCK)):
+                self._files.lock(self.file(LOCK)).release()  # that somebody uses it now says more
+            raise
         self._make()
         self._lock = self._files.lock(self.file(LOCK))
         try:
-            self._check_meta(cluster_id, node_id, random)
+            self._complete_meta(cluster_id, node_id, random)
         except BarnabasError:
             self.release()
             raise
@@ -221,22 +227,26 @@ class LogDirectory:
         for place in reversed(made):
             self._files.sync_directory(os.path.dirname(place))
 
-    def _check_meta(self, cluster_id: str, node_id: int, random: Random) -> None:
-        path = self.file(META_PROPERTIES)
-        meta = read_meta_properties(self._files, path) or MetaProperties(None, None, None)
+    def _require_own(self, cluster_id: str, node_id: int) -> MetaProperties:
+        """What the directory says of itself; `UnusableDirectory` when it is somebody else's."""
+        meta = read_meta_properties(self._files, self.file(META_PROPERTIES)) or MetaProperties(None, None, None)
         if meta.cluster_id not in (None, cluster_id):
             raise UnusableDirectory(
                 f"{self.path} belongs to cluster {meta.cluster_id}, this node to {cluster_id}: "
-                "set log.dirs to this cluster's directory, or empty that one first if nobody needs it"
+                "set log.dirs to directories of one cluster, or to a new one"
             )
         if meta.node_id not in (None, node_id):
             raise UnusableDirectory(
                 f"{self.path} belongs to node {meta.node_id}, this is node {node_id}: "
                 "set node.id or log.dirs so that they belong together"
             )
+        return meta
+
+    def _complete_meta(self, cluster_id: str, node_id: int, random: Random) -> None:
+        meta = self._require_own(cluster_id, node_id)
         complete = MetaProperties(cluster_id, node_id, meta.directory_id or new_uuid(random))
         if complete != meta:
-            write_meta_properties(self._files, path, complete)
+            write_meta_properties(self._files, self.file(META_PROPERTIES), complete)
         self.directory_id = complete.directory_id
 
     def begin(self) -> None:

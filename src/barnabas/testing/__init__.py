@@ -15,8 +15,20 @@ whole story; `barnabas.pytest_plugin` brings it to pytest as fixtures.
 
 from barnabas.testing.broker import Broker, BrokerFailed
 from barnabas.testing.faults import Fault
+from barnabas.testing.groups import GroupMember, ObservedGroup
 from barnabas.testing.records import StoredRecord
+from barnabas.testing.values import Record
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode
 
-__all__ = ["ApiKey", "Broker", "BrokerFailed", "ErrorCode", "Fault", "StoredRecord"]
+__all__ = [
+    "ApiKey",
+    "Broker",
+    "BrokerFailed",
+    "ErrorCode",
+    "Fault",
+    "GroupMember",
+    "ObservedGroup",
+    "Record",
+    "StoredRecord",
+]

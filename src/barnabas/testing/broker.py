@@ -2,12 +2,15 @@
 
 So it serves whatever the test does meanwhile: a client that blocks, a library with its own loop, a test that is a
 coroutine. It can be used with `with` and with `async with`; the methods are the same, and each of them waits a few
-milliseconds at most, but for `records` with a `count`: a coroutine calls that one through `asyncio.to_thread`.
+milliseconds at most, except `records` with a `count` and `wait_for_group`: a coroutine calls these two through
+`asyncio.to_thread`.
 
 ```
 new ──start──▶ running ──stop, kill──▶ stopped ──start──▶ running …        the port and the data stay
                   └───────────── close, end of `with` ──────▶ closed       a temporary directory is removed
 ```
+
+A start that fails leaves nothing behind: no thread, no open file or port, no directory that it made.
 
 Nothing is synced to the disk and the cluster's metadata is in memory, kept by this object across restarts. A stop is
 what the broker does on SIGTERM; a kill is what the next start finds after SIGKILL: written records are there, answers
@@ -16,6 +19,7 @@ on their way are lost, and the logs are recovered.
 
 import asyncio
 import concurrent.futures
+import contextlib
 import os
 import shutil
 import tempfile
@@ -29,16 +33,18 @@ from typing import Any, Final, Self, TypeVar
 import uvloop
 
 from barnabas.base.clock import Clock, SystemClock
-from barnabas.base.ids import Offset
+from barnabas.base.ids import Offset, TopicPartition
 from barnabas.broker import app
 from barnabas.broker.settings import BrokerSettings
+from barnabas.groups.transitions import GroupState
 from barnabas.metadata.table import MemoryTable
-from barnabas.records.builder import BatchBuilder
 from barnabas.storage.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS
-from barnabas.storage.settings import LogConfig
+from barnabas.testing import groups, topics
 from barnabas.testing.faults import Fault, Faults
 from barnabas.testing.files import UnsyncedFileSystem
+from barnabas.testing.groups import GroupCondition, ObservedGroup
 from barnabas.testing.records import StoredRecord, wait_for_records
+from barnabas.testing.values import Record, Setting, build_batch, setting_texts
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode
 
@@ -53,7 +59,7 @@ _TEST_SETTINGS: Final = {
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",
 }
-_NO_SETTINGS: Final[Mapping[str, str]] = {}
+_NO_SETTINGS: Final[Mapping[str, Setting]] = {}
 
 
 class BrokerFailed(Exception):  # noqa: N818 - named as the fact that it is
@@ -61,16 +67,17 @@ class BrokerFailed(Exception):  # noqa: N818 - named as the fact that it is
 
 
 class Broker:
-    """`settings` are Kafka's names with their values as texts. With a `clock` the test decides what time it is."""
+    """`settings` are Kafka's names with values as texts, numbers or truth values. With a `clock` the test decides what
+    time it is."""
 
     def __init__(
         self,
-        settings: Mapping[str, str] = _NO_SETTINGS,
+        settings: Mapping[str, Setting] = _NO_SETTINGS,
         *,
         data_directory: str | os.PathLike[str] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._settings = dict(settings)
+        self._settings = setting_texts(settings)
         self._given_directory = None if data_directory is None else Path(data_directory)
         self._temporary_directory: Path | None = None
         self._clock = SystemClock() if clock is None else clock
@@ -120,15 +127,23 @@ class Broker:
     def start(self) -> None:
         """Returns when clients are served."""
         assert self._running is None, "the broker runs already"
-        texts = {
-            **_TEST_SETTINGS,
-            "listeners": f"PLAINTEXT://{_HOST}:{self._port}",
-            "log.dirs": str(self.data_directory),
-            **self._settings,
-        }
-        parts = app.BrokerParts(UnsyncedFileSystem(), self._clock, Random(), metadata_table=self._metadata)
-        running = _Running(app.Broker(BrokerSettings(texts), parts), self._faults)
-        self._port = running.wait_started()
+        directory = self._given_directory or self._temporary_directory
+        is_new = directory is None or not directory.exists()
+        try:
+            texts = {
+                **_TEST_SETTINGS,
+                "listeners": f"PLAINTEXT://{_HOST}:{self._port}",
+                "log.dirs": str(self.data_directory),
+                **self._settings,
+            }
+            parts = app.BrokerParts(UnsyncedFileSystem(), self._clock, Random(), metadata_table=self._metadata)
+            running = _Running(app.Broker(BrokerSettings(texts), parts), self._faults)
+            self._port = running.start()
+        except BaseException:
+            if is_new:
+                shutil.rmtree(self.data_directory, ignore_errors=True)
+                self._temporary_directory = None
+            raise
         self._running = running
 
     def stop(self) -> None:
@@ -171,15 +186,15 @@ class Broker:
 
     # -- topics --------------------------------------------------------------------------------------------------
 
-    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] = _NO_SETTINGS) -> None:
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, Setting] = _NO_SETTINGS) -> None:
         """Returns when the topic can be used. KafkaError, or InvalidSetting, when it cannot be made."""
-        self._run(_create_topic(self._require_running().broker, name, partitions, configs))
+        self._run(topics.create_topic(self._require_running().broker, name, partitions, setting_texts(configs)))
 
     def delete_topic(self, name: str) -> None:
-        self._run(_delete_topics(self._require_running().broker, [name]))
+        self._run(topics.delete_topics(self._require_running().broker, [name]))
 
     def delete_all_topics(self) -> None:
-        self._run(_delete_topics(self._require_running().broker, self.topics()))
+        self._run(topics.delete_topics(self._require_running().broker, self.topics()))
 
     def topics(self) -> list[str]:
         """The names of all topics."""
@@ -190,40 +205,60 @@ class Broker:
     def records(
         self, topic: str, count: int = 0, *, partition: int | None = None, timeout_seconds: float = 10.0
     ) -> list[StoredRecord]:
-        """What is stored in a topic, by partition and offset; with a `count` it waits until there are so many.
+        """What is stored in a topic, by partition and offset; with a `count` it waits until there are enough.
 
-        TimeoutError when there are not so many in time. A topic that does not exist has no records.
+        TimeoutError, with how many there were, when there are not enough in time. Without a `count` a topic that does
+        not exist has no records.
         """
         broker = self._require_running().broker
         if not count and topic not in broker.services.image.topics:
             return []
-
-        async def wait() -> list[StoredRecord]:
-            try:
-                async with asyncio.timeout(timeout_seconds):
-                    return await wait_for_records(broker.replicas, topic, partition, count)
-            except TimeoutError:
-                raise TimeoutError(f"{topic} did not get {count} records in {timeout_seconds:g} s") from None
-
-        return self._run(wait())
+        return self._run(wait_for_records(broker.replicas, topic, partition, count, timeout_seconds))
 
     def append(
         self,
         topic: str,
-        values: Iterable[bytes | None],
+        records: Iterable[bytes | Record | StoredRecord | None],
         *,
         key: bytes | None = None,
         partition: int = 0,
         timestamp_ms: int | None = None,
+        create: bool = False,
     ) -> Offset:
         """Stores records as one batch, so that a test has something to consume; returns the offset of the first.
 
-        The topic must exist.
+        Each is a value, or a `Record` with a key, headers and a timestamp of its own; `key` and `timestamp_ms` are for
+        those without. What `records` returned can be appended again. KafkaError when there is no such topic, unless
+        it may `create` it.
         """
-        builder = BatchBuilder()
-        for value in values:
-            builder.append(self._clock.now_ms() if timestamp_ms is None else timestamp_ms, key, value)
-        return self._run(_append(self._require_running().broker, topic, partition, bytes(builder.build())))
+        batch = build_batch(records, key, self._clock.now_ms() if timestamp_ms is None else timestamp_ms)
+        return self._run(topics.append(self._require_running().broker, topic, partition, batch, creates=create))
+
+    # -- groups --------------------------------------------------------------------------------------------------
+
+    def committed(self, group: str) -> dict[TopicPartition, Offset]:
+        """What a consumer group has committed: the offset that it reads next, by topic and partition."""
+        return dict(self._run(groups.observe_group(self._require_running().broker, group)).committed)
+
+    def wait_for_group(
+        self,
+        group: str,
+        *,
+        state: str | None = None,
+        members: int | None = None,
+        lag: int | None = None,
+        timeout_seconds: float = 10.0,
+    ) -> ObservedGroup:
+        """Waits until a consumer group is in a state, has a number of members, or a lag of at most `lag` records.
+
+        All that are given must hold at once; without any it waits for a stable group. TimeoutError says what the group
+        was instead.
+        """
+        if state is None and members is None and lag is None:
+            state = GroupState.STABLE.value
+        condition = GroupCondition(state, members, lag)
+        broker = self._require_running().broker
+        return self._run(groups.wait_for_group(broker, group, condition, timeout_seconds))
 
     # -- faults --------------------------------------------------------------------------------------------------
 
@@ -270,21 +305,25 @@ class _Running:
         self._failure: BaseException | None = None
         self.loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="barnabas-test-broker", daemon=True)
-        self._thread.start()
 
-    def wait_started(self) -> int:
-        """The port that it serves on."""
+    def start(self) -> int:
+        """Returns the port that it serves on."""
         try:
+            self._thread.start()
             return self._started.result()
         except BaseException:
-            self._thread.join()
+            self._end()  # the broker may well start when it is this thread that was interrupted
             raise
 
     def stop(self) -> None:
-        if self._thread.is_alive():
-            self.loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        self._end()
         self.check()
+
+    def _end(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed already: it has ended by itself
+            self.loop.call_soon_threadsafe(self._stop.set)
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def check(self) -> None:
         """Raises when the broker has stopped by itself."""
@@ -312,30 +351,3 @@ class _Running:
             if failure.done():
                 failure.result()
             failure.cancel()
-
-
-async def _create_topic(broker: app.Broker, name: str, partitions: int, configs: Mapping[str, str]) -> None:
-    services = broker.services
-    LogConfig().with_topic_settings(configs)
-    plan = services.topics.plan(services.image, name, partitions, 1, configs)
-    await services.topics.create(plan)
-    await services.until_served(lambda image: plan.assignment.topic_id in image.topics_by_id)
-
-
-async def _delete_topics(broker: app.Broker, names: list[str]) -> None:
-    services = broker.services
-    for name in names:
-        await services.topics.delete(name)
-    await services.until_served(lambda image: not any(name in image.topics for name in names))
-
-
-async def _append(broker: app.Broker, topic: str, index: int, batch: bytes) -> Offset:
-    partition = broker.replicas.get(topic, index)
-    assert partition is not None, f"{topic}-{index} does not exist"
-    done = asyncio.get_running_loop().create_future()
-    appended = partition.append(bytearray(batch))
-    broker.tick.add(partition, appended.last_offset, done.set_result)
-    failure = await done
-    if failure is not None:
-        raise failure
-    return appended.base_offset

@@ -58,27 +58,58 @@ def stored_records(partition: Partition) -> Iterator[StoredRecord]:
             offset = max(offset, header.next_offset)
 
 
-async def wait_for_records(replicas: Replicas, topic: str, partition: int | None, count: int) -> list[StoredRecord]:
-    """All records of a topic, or of one of its partitions, as soon as there are at least `count`."""
-    while True:
-        await replicas.wait_for(lambda image: topic in image.topics)
-        partitions = [one for one in replicas if one.name.topic == topic and partition in (None, one.name.partition)]
-        records = [record for one in partitions for record in stored_records(one)]
-        if len(records) >= count:
-            return records
-        await _next_change(partitions)
+async def wait_for_records(
+    replicas: Replicas, topic: str, partition: int | None, count: int, timeout_seconds: float
+) -> list[StoredRecord]:
+    """All records of a topic, or of one of its partitions, as soon as there are at least `count`.
+
+    TimeoutError, with how many there were, when there are not enough in time.
+    """
+    records: list[StoredRecord] = []
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            while True:
+                await replicas.wait_for(lambda image: topic in image.topics)
+                partitions = _served(replicas, topic, partition)
+                records = [record for one in partitions for record in stored_records(one)]
+                if len(records) >= count:
+                    return records
+                await _next_change(replicas, partitions)
+    except TimeoutError:
+        waited_for = f"waited for {_counted(count)}"
+        name = topic if partition is None else f"{topic}-{partition}"
+        if topic not in replicas.image.topics:
+            problem = f"there is no topic {topic}"
+        elif not _served(replicas, topic, partition):
+            problem = f"{topic} has no partition {partition}, it has {len(_served(replicas, topic, None))}"
+        else:
+            problem = f"{name} has {_counted(len(records))}"
+        raise TimeoutError(f"after {timeout_seconds:g} s {problem}; {waited_for}") from None
 
 
-async def _next_change(partitions: list[Partition]) -> None:
+def _served(replicas: Replicas, topic: str, partition: int | None) -> list[Partition]:
+    return [one for one in replicas if one.name.topic == topic and partition in (None, one.name.partition)]
+
+
+def _counted(count: int) -> str:
+    return "1 record" if count == 1 else f"{count} records"
+
+
+async def _next_change(replicas: Replicas, partitions: list[Partition]) -> None:
+    """Until something is written to one of them, or there are other topics or partitions."""
     changed = asyncio.Event()
+    image = replicas.image
 
-    def note(_: Partition) -> None:
+    def note(_: object) -> None:
         changed.set()
 
+    new_image = asyncio.ensure_future(replicas.wait_for(lambda served: served is not image))
+    new_image.add_done_callback(note)
     for one in partitions:
         one.watchers[note] = None
     try:
         await changed.wait()
     finally:
+        new_image.cancel()
         for one in partitions:
             one.watchers.pop(note, None)

@@ -119,17 +119,17 @@ def new_topic(
 
 @asynccontextmanager
 async def served_broker(
-    directory: Path, *, table: MemoryTable | None = None, **settings: str
+    directory: Path, *, table: MemoryTable | None = None, has_metadata_file: bool = False, **settings: str
 ) -> AsyncIterator[ServedBroker]:
-    """Settings have underscores for dots. With a table given, a second start finds what the first left."""
+    """Settings have underscores for dots. With a table given, or a file, a second start finds what the first left."""
     texts = {
         "node.id": str(NODE_ID),
         "listeners": f"{LISTENER}://127.0.0.1:0",
         "log.dirs": str(directory),
         **{name.replace("_", "."): text for name, text in settings.items()},
     }
-    parts = BrokerParts(
-        LocalFileSystem(), SystemClock(), Random(7), metadata_table=MemoryTable() if table is None else table
-    )
+    if table is None and not has_metadata_file:
+        table = MemoryTable()
+    parts = BrokerParts(LocalFileSystem(), SystemClock(), Random(7), metadata_table=table)
     async with Broker(BrokerSettings(texts), parts) as broker:
         yield ServedBroker(broker)

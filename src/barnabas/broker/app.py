@@ -34,8 +34,9 @@ from barnabas.broker.handlers.offset_commit import OffsetCommitHandler
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.handlers.sole_fetch import SoleFetchHandler
 from barnabas.broker.internal_topics import InternalTopics
+from barnabas.broker.rebuilding import open_metadata
 from barnabas.broker.services import Services
-from barnabas.broker.settings import BrokerSettings
+from barnabas.broker.settings import DEFAULT_NODE_ID, BrokerSettings
 from barnabas.groups.measures import measure_group_states, measure_groups
 from barnabas.metadata.controllership import claim_controller
 from barnabas.metadata.embedded import EmbeddedMetadata
@@ -62,7 +63,6 @@ from barnabas.wire.apis import APIS, ApiKey
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_NODE_ID: Final = 1
 HOUSEKEEPING_SECONDS: Final = 1.0
 SESSION_EVICTION_MS: Final = 120_000
 STOP_GRACE_SECONDS: Final = 5.0
@@ -141,12 +141,10 @@ class Broker:
         stack.callback(executor.shutdown)
         loop.set_default_executor(executor)
         await self._listen_for_metrics(executor)
-        data_directory = settings.log_manager_config.log_dirs[0]
-        parts.files.make_directory(data_directory)
         if parts.metadata_table is not None:
             metadata = EmbeddedMetadata.in_memory(parts.clock, parts.metadata_table)
         else:
-            metadata = await EmbeddedMetadata.open(data_directory, parts.files, parts.clock)
+            metadata = await open_metadata(parts.files, parts.clock, settings.log_manager_config.log_dirs)
         stack.push_async_callback(metadata.close)
         store = metadata.session()
         stack.push_async_callback(store.close)

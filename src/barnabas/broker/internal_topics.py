@@ -26,6 +26,11 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
+INTERNAL_TOPIC_CONFIGS: Final = {
+    name: {"cleanup.policy": "compact", "compression.type": "producer"}
+    for name in (OFFSETS_TOPIC, HISTORY_TOPIC, "__transaction_state")
+}
+
 _SERVED_SECONDS_MAX: Final = 5.0
 
 
@@ -82,15 +87,11 @@ class InternalTopics:
         config, image = self._config, self._replicas.image
         replica_count = config.offsets_topic_replication_factor
         if name == OFFSETS_TOPIC:
-            configs = {
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(config.offsets_topic_segment_bytes),
-            }
+            configs = INTERNAL_TOPIC_CONFIGS[name] | {"segment.bytes": str(config.offsets_topic_segment_bytes)}
             return self._topics.plan(image, name, config.offsets_topic_num_partitions, replica_count, configs)
         assert name == HISTORY_TOPIC, f"{name} is no internal topic of ours"
-        configs = {"cleanup.policy": "compact", "compression.type": "producer"}
-        return self._topics.plan(image, name, 1, min(replica_count, max(1, len(image.brokers))), configs)
+        count = min(replica_count, max(1, len(image.brokers)))
+        return self._topics.plan(image, name, 1, count, INTERNAL_TOPIC_CONFIGS[name])
 
     async def stop(self) -> None:
         tasks = list(self._tasks.values())

@@ -24,6 +24,7 @@ from barnabas.storage.settings import LogConfig, LogManagerConfig, field_name
 logger = logging.getLogger(__name__)
 
 PLAINTEXT: Final = "PLAINTEXT"
+DEFAULT_NODE_ID: Final = 1
 
 _ADDRESS: Final = re.compile(r"(?P<name>[^:/]+)://(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:/]*)):(?P<port>\d{1,5})")
 _PORT_MAX: Final = 65_535

@@ -28,7 +28,7 @@ from barnabas.base.logs import LogFormat, configure_logging
 from barnabas.cli.output import complain
 
 INTERRUPTED: Final = 130
-COMMANDS: Final = ("up", "topic", "group", "config", "cluster", "log", "pipeline", "produce", "consume")
+COMMANDS: Final = ("up", "topic", "group", "config", "cluster", "metadata", "log", "pipeline", "produce", "consume")
 """Each is a module here: with an `app`, which is a group of commands, or with a function of its own name."""
 
 

@@ -55,5 +55,9 @@ class CorruptMetadata(BarnabasError):  # noqa: N818
     """The store's own file cannot be read."""
 
 
+class NewerMetadata(CorruptMetadata):
+    """A newer Barnabas has written the store's file."""
+
+
 class CorruptNode(StoreError):  # noqa: N818
     """A node's data is not what belongs there."""

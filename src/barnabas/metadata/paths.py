@@ -6,6 +6,7 @@ same paths.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from barnabas.metadata.errors import InvalidPath
@@ -31,6 +32,17 @@ def name_of(path: str) -> str:
 
 def child_path(parent: str, name: str) -> str:
     return f"/{name}" if parent == ROOT else f"{parent}/{name}"
+
+
+def with_parents(paths: Iterable[str]) -> list[str]:
+    """The paths and all nodes on the way to them, each once, parents first; without the root."""
+    wanted: dict[str, None] = {}
+    for path in paths:
+        lineage = [path]
+        while (path := parent_of(path)) != ROOT:
+            lineage.append(path)
+        wanted.update(dict.fromkeys(reversed(lineage)))
+    return list(wanted)
 
 
 def sequential_path(prefix: str, number: int) -> str:

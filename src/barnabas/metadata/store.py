@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from barnabas.metadata.errors import NodeExists
-from barnabas.metadata.paths import ROOT, parent_of
+from barnabas.metadata.paths import with_parents
 
 ANY_VERSION: Final = -1
 NO_OWNER: Final = 0
@@ -164,12 +164,7 @@ class MetadataStore(Protocol):
 
 async def ensure_paths(store: MetadataStore, paths: Iterable[str]) -> None:
     """Makes the nodes that are missing, with their parents, without data."""
-    wanted: dict[str, None] = {}
-    for path in paths:
-        lineage = [path]
-        while (path := parent_of(path)) != ROOT:
-            lineage.append(path)
-        wanted.update(dict.fromkeys(reversed(lineage)))
+    wanted = with_parents(paths)
     while missing := [path for path in wanted if await store.exists(path) is None]:
         try:
             await store.multi([Create(path) for path in missing])

@@ -22,7 +22,7 @@ from typing import Final, Protocol
 
 from barnabas.base.errors import BarnabasError, DirectoryLocked, DiskFailed, DiskFull
 from barnabas.base.filesystem import FileSystem
-from barnabas.metadata.errors import CorruptMetadata
+from barnabas.metadata.errors import CorruptMetadata, NewerMetadata
 from barnabas.metadata.store import NO_OWNER
 from barnabas.metadata.tree import Tree, TreeNode
 
@@ -44,6 +44,8 @@ _SCHEMA: Final = f"""
 """
 _BAD_FILE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _PRIMARY_CODE: Final = 0xFF
+_ENDINGS: Final = ("", "-wal", "-shm")
+"""Of the names of SQLite's files that belong together. The main one comes first."""
 
 
 class NodeTable(Protocol):
@@ -89,14 +91,15 @@ class SqliteTable:
         self._lock = files.lock(os.path.join(directory, LOCK_NAME))
         try:
             if not files.exists(self.path):
-                self._make(files, directory)
+                _set_aside(files, self.path)
+                _make_file(files, self.path, Tree())
             self._connection = self._connect()
         except BaseException:
             self._lock.release()
             raise
 
     def load(self) -> Tree:
-        with self._translating("read"):
+        with _translating("read", self.path):
             zxid = self._connection.execute("SELECT zxid FROM state").fetchone()[0]
             rows = self._connection.execute(
                 "SELECT path, data, version, czxid, mzxid, pzxid, created_ms, modified_ms, children_created FROM node"
@@ -104,52 +107,18 @@ class SqliteTable:
         return Tree(zxid, {row[0]: TreeNode(*row[1:]) for row in rows})
 
     def commit(self, zxid: int, nodes: Mapping[str, TreeNode | None]) -> None:
-        kept = []
-        removed = []
-        for path, node in nodes.items():
-            if node is None or node.owner != NO_OWNER:
-                removed.append((path,))
-            else:
-                kept.append((path, *node[:-1]))
-        with self._translating("write"):
-            execute = self._connection.execute
-            execute("BEGIN IMMEDIATE")
-            try:
-                self._connection.executemany("DELETE FROM node WHERE path = ?", removed)
-                self._connection.executemany("INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", kept)
-                execute("UPDATE state SET zxid = ?", (zxid,))
-                execute("COMMIT")
-            except sqlite3.Error:
-                if self._connection.in_transaction:
-                    execute("ROLLBACK")
-                raise
+        with _translating("write", self.path):
+            _commit(self._connection, zxid, nodes)
 
     def close(self) -> None:
         try:
-            with self._translating("close"):
+            with _translating("close", self.path):
                 self._connection.close()
         finally:
             self._lock.release()
 
-    def _make(self, files: FileSystem, directory: str) -> None:
-        """An empty file under another name, without a sync until it is complete: half the time of a first start."""
-        unfinished = self.path + ".new"
-        for leftover in (unfinished, unfinished + "-wal", unfinished + "-shm"):
-            files.remove(leftover)
-        with self._translating("create"), closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
-            connection.execute("PRAGMA synchronous = OFF")
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.executescript(_SCHEMA)
-        file = files.open(unfinished, write=True)
-        try:
-            file.sync()
-        finally:
-            file.close()
-        files.rename(unfinished, self.path)
-        files.sync_directory(directory)
-
     def _connect(self) -> sqlite3.Connection:
-        with self._translating("open"):
+        with _translating("open", self.path):
             # Transactions are explicit (`isolation_level`), and a worker thread commits what this one opened.
             connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
             try:
@@ -158,30 +127,104 @@ class SqliteTable:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
-                if version != FORMAT_VERSION:
-                    raise CorruptMetadata(
+                if version > FORMAT_VERSION:
+                    raise NewerMetadata(
                         f"{self.path} has format version {version}, but this Barnabas reads {FORMAT_VERSION} only"
                     )
+                if version != FORMAT_VERSION:
+                    raise CorruptMetadata(f"{self.path} is not a metadata file")
             except BaseException:
                 connection.close()
                 raise
         return connection
 
-    @contextmanager
-    def _translating(self, operation: str) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.ProgrammingError, sqlite3.IntegrityError):  # ours, not the disk's
-            raise
-        except sqlite3.DatabaseError as error:
-            raise self._meaning(operation, error) from error
 
-    def _meaning(self, operation: str, error: sqlite3.DatabaseError) -> BarnabasError:
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY_CODE
-        if code in _BAD_FILE:
-            return CorruptMetadata(f"{self.path} is damaged ({error}); restore it from a backup")
-        if code == sqlite3.SQLITE_BUSY:
-            return DirectoryLocked(f"{self.path} is in use by another process; stop that process first")
-        if code == sqlite3.SQLITE_FULL:
-            return DiskFull(operation, self.path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-        return DiskFailed(operation, self.path, OSError(errno.EIO, str(error)))
+def replace_table(files: FileSystem, directory: str, tree: Tree) -> str | None:
+    """Makes the file anew, with these nodes in it. The old one, if there was any, is kept: returns its new path.
+
+    A crash leaves the old file in its place, or none: then it is under its new name.
+    """
+    path = os.path.join(directory, FILE_NAME)
+    lock = files.lock(os.path.join(directory, LOCK_NAME))
+    try:
+        backup = _set_aside(files, path)
+        _make_file(files, path, tree)
+    finally:
+        lock.release()
+    return backup
+
+
+def _set_aside(files: FileSystem, path: str) -> str | None:
+    """Renames the file with its log, which SQLite would apply to any other file of this name."""
+    there = [ending for ending in _ENDINGS if files.exists(path + ending)]
+    if not there:
+        return None
+    number = 1
+    while any(files.exists(f"{path}.old{number}{ending}") for ending in _ENDINGS):
+        number += 1
+    backup = f"{path}.old{number}"
+    for ending in there:
+        files.rename(path + ending, backup + ending)
+    files.sync_directory(os.path.dirname(path))
+    return backup
+
+
+def _make_file(files: FileSystem, path: str, tree: Tree) -> None:
+    """Under another name, without a sync until it is complete: half the time of a first start."""
+    unfinished = path + ".new"
+    for ending in _ENDINGS:
+        files.remove(unfinished + ending)
+    with _translating("create", path), closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(_SCHEMA)
+        if tree.zxid:
+            _commit(connection, tree.zxid, tree.nodes)
+    file = files.open(unfinished, write=True)
+    try:
+        file.sync()
+    finally:
+        file.close()
+    files.rename(unfinished, path)
+    files.sync_directory(os.path.dirname(path))
+
+
+def _commit(connection: sqlite3.Connection, zxid: int, nodes: Mapping[str, TreeNode | None]) -> None:
+    kept = []
+    removed = []
+    for path, node in nodes.items():
+        if node is None or node.owner != NO_OWNER:
+            removed.append((path,))
+        else:
+            kept.append((path, *node[:-1]))
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.executemany("DELETE FROM node WHERE path = ?", removed)
+        connection.executemany("INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", kept)
+        connection.execute("UPDATE state SET zxid = ?", (zxid,))
+        connection.execute("COMMIT")
+    except sqlite3.Error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def _translating(operation: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.ProgrammingError, sqlite3.IntegrityError):  # ours, not the disk's
+        raise
+    except sqlite3.DatabaseError as error:
+        raise _meaning(operation, path, error) from error
+
+
+def _meaning(operation: str, path: str, error: sqlite3.DatabaseError) -> BarnabasError:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY_CODE
+    if code in _BAD_FILE:
+        return CorruptMetadata(f"{path} is damaged ({error})")
+    if code == sqlite3.SQLITE_BUSY:
+        return DirectoryLocked(f"{path} is in use by another process; stop that process first")
+    if code == sqlite3.SQLITE_FULL:
+        return DiskFull(operation, path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    return DiskFailed(operation, path, OSError(errno.EIO, str(error)))

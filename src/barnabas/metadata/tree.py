@@ -99,6 +99,11 @@ class Tree:
     def __len__(self) -> int:
         return len(self._nodes)
 
+    @property
+    def nodes(self) -> Mapping[str, TreeNode]:
+        """Every node by its path, the root among them."""
+        return self._nodes
+
     def node(self, path: str) -> TreeNode | None:
         return self._nodes.get(path)
 

@@ -227,7 +227,7 @@ class LogDirectory:
         if meta.cluster_id not in (None, cluster_id):
             raise UnusableDirectory(
                 f"{self.path} belongs to cluster {meta.cluster_id}, this node to {cluster_id}: "
-                "set log.dirs to this cluster's directory, or empty that one first if nobody needs it"
+                "set log.dirs to directories of one cluster, or to a new one"
             )
         if meta.node_id not in (None, node_id):
             raise UnusableDirectory(

@@ -1,0 +1,107 @@
+"""`barnabas metadata`: the file with the cluster's topics and settings, when it was lost or damaged."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from barnabas.broker.rebuilding import Rebuilding
+
+app = typer.Typer(help="Restore the file with a cluster's topics.", rich_markup_mode=None)
+
+_NAMES_SHOWN_MAX = 5
+
+
+@app.callback()
+def metadata_commands() -> None:
+    """Restore the file with a cluster's topics."""
+
+
+@app.command()
+def rebuild(
+    data_dirs: Annotated[
+        list[str],
+        typer.Option(
+            "--data-dir",
+            metavar="DIR",
+            help="The broker's log directory; repeat it for several, in the order of log.dirs.",
+            show_default=False,
+        ),
+    ],
+    node_id: Annotated[
+        int | None, typer.Option(metavar="ID", help="The broker's node.id, if no meta.properties has it.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Also when the file that is there can be read.")] = False,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Create partitions that were not found, empty.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be written, and change nothing.")] = False,
+) -> None:
+    """Make a lost or damaged metadata file anew from the log directories.
+
+    Topics, their ids, partitions and leader epochs are found there; other settings of topics and brokers are not. Stop
+    the broker first. No log is touched, and an old file is kept under another name.
+
+    Example: barnabas metadata rebuild --data-dir barnabas-data
+    """
+    import os
+    import random
+
+    from barnabas.base.clock import SystemClock
+    from barnabas.base.filesystem import LocalFileSystem
+    from barnabas.broker.rebuilding import rebuild as rebuild_file
+
+    rebuilding = rebuild_file(
+        LocalFileSystem(),
+        SystemClock(),
+        random.Random(),
+        [os.path.normpath(path) for path in data_dirs],
+        node_id=node_id,
+        replace=replace,
+        allow_missing=allow_missing,
+        dry_run=dry_run,
+    )
+    _say(rebuilding, dry_run)
+
+
+def _say(rebuilding: "Rebuilding", dry_run: bool) -> None:
+    from barnabas.base.uuid import uuid_text
+    from barnabas.cli.output import plural, remark, say, say_table
+
+    rebuilt = rebuilding.metadata
+    say(f"cluster {rebuilt.cluster_id}, node {rebuilding.found.node_id}")
+    if rebuilt.topics:
+        rows = [
+            (
+                topic.name,
+                uuid_text(topic.id),
+                str(topic.partition_count),
+                " ".join(f"{name}={value}" for name, value in topic.configs.items()),
+            )
+            for topic in rebuilt.topics
+        ]
+        say_table(("topic", "id", "partitions#", "settings"), rows)
+    partitions = sum(topic.partition_count for topic in rebuilt.topics)
+    counts = f"{plural(len(rebuilt.topics), 'topic')}, {plural(partitions, 'partition')}"
+    say(f"{'would write' if dry_run else 'wrote'} {rebuilding.path} ({counts})")
+    if rebuilding.backup is not None:
+        say(f"the old file is kept as {rebuilding.backup}")
+    for note in rebuilding.notes:
+        remark(f"not readable, and done without: {note}")
+    if rebuilt.new_ids:
+        remark(f"no topic id was found, a new one is given: {_names(rebuilt.new_ids)}")
+    if rebuilt.left_out:
+        remark(f"of an earlier topic of the same name, and left out: {_names(rebuilt.left_out)}")
+    if rebuilt.missing:
+        remark(f"not found, and empty from now on: {_names(rebuilt.missing)}")
+    if rebuilt.guessed:
+        remark(
+            f"the settings of these topics are not known, so they keep all records: {_names(rebuilt.guessed)}; "
+            "set them again with `barnabas config set`, or unset retention.ms and retention.bytes"
+        )
+
+
+def _names(names: Sequence[object]) -> str:
+    shown = ", ".join(map(str, names[:_NAMES_SHOWN_MAX]))
+    return shown if len(names) <= _NAMES_SHOWN_MAX else f"{shown} and {len(names) - _NAMES_SHOWN_MAX} more"

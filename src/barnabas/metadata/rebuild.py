@@ -1,0 +1,170 @@
+"""A cluster's nodes, made again from what the log directories of its one broker say. Pure.
+
+| node | comes from |
+|---|---|
+| cluster id | `meta.properties` |
+| topics, their ids and partitions | the partitions' directories and their `partition.metadata` |
+| leader epochs | `leader-epoch-checkpoint`, plus one: what is written from now on is told from what was there |
+| `cleanup.policy` | `cleaner-offset-checkpoint` names the partitions that were compacted |
+| producer ids | snapshots, and the clock: none that any producer has had is given out again |
+
+No file tells the other settings of a topic. A topic whose settings nobody knows keeps all its records
+(`retention.ms=-1`, `retention.bytes=-1`): the defaults would delete records that were meant to stay.
+
+A topic that was deleted may have left directories beside those of a later topic of the same name. The later one counts;
+directories of the other are left out, so that the broker treats them as partitions that the cluster does not know.
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import NO_EPOCH, NO_PRODUCER, LeaderEpoch, ProducerId, TimestampMs, TopicPartition
+from barnabas.base.uuid import new_uuid, uuid_text
+from barnabas.metadata.paths import parent_of, with_parents
+from barnabas.metadata.store import NO_OWNER, Create
+from barnabas.metadata.tree import Draft, Tree, WriteContext
+from barnabas.metadata.znodes import (
+    CLUSTER_ID,
+    PERSISTENT_PATHS,
+    PRODUCER_ID_BLOCK,
+    PRODUCER_ID_BLOCK_SIZE,
+    ClusterId,
+    PartitionState,
+    ProducerIdBlock,
+    ReplicaAssignment,
+    TopicAssignment,
+    encode_configs,
+    topic_config_path,
+)
+
+KEEP_EVERYTHING: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+
+GIVEN_PRODUCER_ID_MAX: Final = 2**53
+"""No broker has given out so many ids: a client that sends a higher one has made it up."""
+
+_MISSING_MAX: Final = 10_000
+"""More than this is no lost directory, but a number that no topic has had."""
+
+
+class CannotRebuild(BarnabasError):  # noqa: N818 - a fact about directories, named as one
+    """The directories contradict each other; the message says which and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPartition:
+    """What one partition's directory says."""
+
+    name: TopicPartition
+    topic_id: UUID | None
+    """None when `partition.metadata` is missing or damaged."""
+    created_ms: TimestampMs
+    """When `partition.metadata` was written; 0 without it."""
+    leader_epoch: LeaderEpoch
+    """The newest one in the log's history."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLogs:
+    """What all log directories of a broker say together."""
+
+    cluster_id: str | None
+    node_id: int
+    partitions: Sequence[FoundPartition]
+    compacted: frozenset[str] = frozenset()
+    """Topics that were compacted at some time."""
+    producer_id_max: ProducerId = NO_PRODUCER
+
+
+@dataclass(frozen=True, slots=True)
+class RebuiltTopic:
+    name: str
+    id: UUID
+    partition_count: int
+    found_count: int
+    configs: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class RebuiltMetadata:
+    tree: Tree
+    cluster_id: str
+    topics: list[RebuiltTopic] = field(default_factory=list)
+    missing: list[TopicPartition] = field(default_factory=list)
+    """Partitions that must have existed, because later ones do. The broker will make them, empty."""
+    left_out: list[TopicPartition] = field(default_factory=list)
+    """Directories of an earlier topic of the same name."""
+    new_ids: list[str] = field(default_factory=list)
+    """Topics that got a new id, because none of their directories has one."""
+    guessed: list[str] = field(default_factory=list)
+    """Topics whose settings are not known."""
+
+
+def rebuild_metadata(
+    found: FoundLogs, known_configs: Mapping[str, Mapping[str, str]], source: random.Random, now_ms: TimestampMs
+) -> RebuiltMetadata:
+    """`known_configs` has the settings, by topic, of those topics whose settings the caller knows."""
+    cluster_id = found.cluster_id or uuid_text(new_uuid(source))
+    rebuilt = RebuiltMetadata(Tree(), cluster_id)
+    creates = [Create(path) for path in with_parents(PERSISTENT_PATHS) if path != PRODUCER_ID_BLOCK]
+    creates.append(Create(CLUSTER_ID, ClusterId.encode(cluster_id)))
+    creates.append(Create(PRODUCER_ID_BLOCK, _used_producer_ids(found, now_ms).encode()))
+    by_topic: dict[str, list[FoundPartition]] = {}
+    for partition in sorted(found.partitions, key=lambda one: one.name):
+        by_topic.setdefault(partition.name.topic, []).append(partition)
+    for topic, partitions in by_topic.items():
+        creates += _topic(rebuilt, found, topic, partitions, known_configs.get(topic), source)
+    draft = Draft(rebuilt.tree)
+    # Positions never come back, so they go on above any that the lost store can have come to by counting writes.
+    draft.run(creates, WriteContext(now_ms, now_ms, NO_OWNER))
+    draft.merge()
+    return rebuilt
+
+
+def _used_producer_ids(found: FoundLogs, now_ms: TimestampMs) -> ProducerIdBlock:
+    """Ids are given out at less than one a millisecond, so the time is above all of them; unless the clock is wrong."""
+    first_free = max(found.producer_id_max + 1, now_ms)
+    last = first_free + -first_free % PRODUCER_ID_BLOCK_SIZE + PRODUCER_ID_BLOCK_SIZE - 1
+    return ProducerIdBlock(found.node_id, last - PRODUCER_ID_BLOCK_SIZE + 1, last)
+
+
+def _topic(
+    rebuilt: RebuiltMetadata,
+    found: FoundLogs,
+    topic: str,
+    partitions: Sequence[FoundPartition],
+    known_configs: Mapping[str, str] | None,
+    source: random.Random,
+) -> Iterator[Create]:
+    newest = max(partitions, key=lambda one: (one.topic_id is not None, one.created_ms))
+    topic_id = newest.topic_id
+    if topic_id is None:
+        topic_id = new_uuid(source)
+        rebuilt.new_ids.append(topic)
+    own = {one.name.partition: one for one in partitions if one.topic_id in (None, topic_id)}
+    rebuilt.left_out += [one.name for one in partitions if one.name.partition not in own]
+    count = max(own) + 1
+    if count - len(own) > _MISSING_MAX:
+        raise CannotRebuild(
+            f"{topic}-{count - 1} was found, but only {len(own)} of the {count} partitions that the topic then has; "
+            "if a log directory is missing, name it too, else move that partition's directory to another place"
+        )
+    rebuilt.missing += [TopicPartition(topic, index) for index in range(count) if index not in own]
+    configs = known_configs
+    if configs is None:
+        rebuilt.guessed.append(topic)
+        configs = {"cleanup.policy": "compact", **KEEP_EVERYTHING} if topic in found.compacted else KEEP_EVERYTHING
+    rebuilt.topics.append(RebuiltTopic(topic, topic_id, count, len(own), configs))
+    replicas = (found.node_id,)
+    assignment = TopicAssignment(topic, topic_id, (ReplicaAssignment(replicas),) * count)
+    yield Create(assignment.path, assignment.encode())
+    yield Create(TopicAssignment.partitions_path_of(topic))
+    yield Create(topic_config_path(topic), encode_configs(configs))
+    for index in range(count):
+        epoch = own[index].leader_epoch if index in own else NO_EPOCH
+        path = PartitionState.path_of(topic, index)
+        yield Create(parent_of(path))
+        yield Create(path, PartitionState(found.node_id, epoch + 1, replicas, controller_epoch=0).encode())

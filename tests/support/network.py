@@ -108,6 +108,7 @@ async def serving(
     served = Served(answer)
     served.server = Server(SocketNetwork(), served.make_handler, options or ServerOptions())
     served.listener = await served.server.listen(spec or ListenerSpec("TEST", "127.0.0.1", 0))
+    served.server.accept()
     try:
         yield served
     finally:

@@ -1,7 +1,8 @@
 """The broker put together: which part gets which, in what order they start, and how they stop.
 
 ```
-start   metadata store > identity > logs (recovery, in threads) > image > served partitions > listeners > registration
+start   metadata store > identity > logs (recovery, in threads) > image > served partitions > ports > registration >
+        accepting
 stop    listeners (requests in flight finish) > what is being written > logs (flushed, marked clean) > metadata store
 ```
 
@@ -197,6 +198,7 @@ class Broker:
         self.listeners = tuple([await server.listen(spec) for spec in settings.config.listeners])
         await register_broker(store, self._registration())
         await self.replicas.wait_for(lambda image: self.node_id in image.brokers)
+        server.accept()  # not before: a client's first question is who the brokers are
         self._is_ready = True
 
     async def _open_logs(self, cluster_id: str, image: ClusterImage, executor: ThreadPoolExecutor) -> LogManager:

@@ -76,7 +76,8 @@ async def http_port(
     ListenFailed when the address cannot be had. Leaving it ends every exchange and returns when none is left.
     """
     port = _Port(asyncio.get_running_loop(), metrics, read_health, executor)
-    listening = await network.listen(address, port)
+    listening = await network.listen(address)
+    listening.accept(port)
     try:
         yield listening
     finally:

@@ -210,7 +210,7 @@ def test_directory_that_fails_goes_offline_alone(disk: SimulatedDisk, clock: Man
     log.append(make_batch([b"two"]), 0)
     with pytest.raises(DiskFailed) as failure:
         log.write()
-    manager.on_write_failure(ORDERS, failure.value)
+    manager.on_log_failure(ORDERS, failure.value)
     assert [directory.path for directory in manager.offline_directories] == [A]
     assert told == [A]
     with pytest.raises(KafkaError) as refusal:
@@ -312,7 +312,7 @@ def test_full_disk_refuses_appends_while_reads_go_on_and_heals(
     log.append(make_batch([b"too much"]), 0)
     with pytest.raises(DiskFull) as failure:
         log.write()
-    manager.on_write_failure(ORDERS, failure.value)
+    manager.on_log_failure(ORDERS, failure.value)
     assert manager.offline_directories == []
     assert read_values(log) == [b"flushed"]
     checkpoint(manager, clock)

@@ -56,7 +56,7 @@ from barnabas.replication.replicas import Replicas
 from barnabas.replication.tick import AppendTick
 from barnabas.replication.workers import perform
 from barnabas.storage.descriptors import handles_capacity, raise_descriptor_limit
-from barnabas.storage.directories import AllDirectoriesOffline
+from barnabas.storage.directory import LogDirectory
 from barnabas.storage.handles import Handles
 from barnabas.storage.manager import LogManager
 from barnabas.storage.opening import OpeningProgress, OpeningReport
@@ -161,10 +161,23 @@ class Broker:
 
         self.logs = await self._open_logs(cluster_id, image, executor)
         log_config = partial(settings.log_config, broker_id=self.node_id)
-        self.replicas = Replicas(self.node_id, self.logs, lambda image, topic: log_config(image, topic=topic), executor)
-        server = Server(parts.network or SocketNetwork(), self._connect, settings.config.server_options(), executor)
+        self.replicas = Replicas(
+            self.node_id,
+            self.logs,
+            lambda image, topic: log_config(image, topic=topic),
+            executor,
+            self._on_log_failure,
+        )
+        self.logs.on_offline = lambda directory: self.replicas.drop(directory.lost)
+        server = Server(
+            parts.network or SocketNetwork(),
+            self._connect,
+            settings.config.server_options(),
+            executor,
+            self.logs.on_file_failure,
+        )
         self._server = server
-        self.tick = AppendTick(loop, parts.clock, self._on_write_failure, server.flush_replies, self._on_bug)
+        self.tick = AppendTick(loop, parts.clock, self._on_log_failure, server.flush_replies, self._on_bug)
         stack.push_async_callback(self.tick.drain)
         watcher.subscribe(self._follow)
         self._reconfigure(image)
@@ -176,6 +189,7 @@ class Broker:
         auto_creation = AutoCreation(writer)
         stack.push_async_callback(auto_creation.stop)
         self.groups = self._make_groups(loop, writer)
+        self.logs.on_offline = self._on_offline
         self.services = Services(
             broker_id=self.node_id,
             cluster_id=cluster_id,
@@ -211,7 +225,6 @@ class Broker:
             cluster_id=cluster_id,
             node_id=self.node_id,
             handles=Handles(handles_capacity(raise_descriptor_limit())),
-            on_offline=lambda directory: self.replicas.drop_offline(),
         )
         loop = asyncio.get_running_loop()
         open_all = partial(logs.open, lambda topic: settings.log_config(image, self.node_id, topic), self._on_progress)
@@ -338,7 +351,9 @@ class Broker:
         try:
             while True:
                 await asyncio.sleep(HOUSEKEEPING_SECONDS)
-                for work in self.logs.due_work(self._parts.clock.now_ms()):
+                now_ms = self._parts.clock.now_ms()
+                self.replicas.retry(now_ms)
+                for work in self.logs.due_work(now_ms):
                     task = asyncio.create_task(perform(work, executor))
                     running.add(task)
                     task.add_done_callback(running.discard)
@@ -358,12 +373,13 @@ class Broker:
         self._server.options = self.settings.current_config(image, self.node_id).server_options()
         self.logs.reconfigure(self.settings.current_log_manager_config(image, self.node_id))
 
-    def _on_write_failure(self, partition: Partition, error: DiskFailed) -> None:
-        logger.error("%s: %s", partition.name, error)
-        try:
-            self.logs.on_write_failure(partition.name, error)
-        except AllDirectoriesOffline as failure:
-            logger.critical("%s", failure)
+    def _on_log_failure(self, partition: Partition, error: DiskFailed) -> None:
+        self.logs.on_log_failure(partition.name, error)
+
+    def _on_offline(self, directory: LogDirectory) -> None:
+        """Nothing of a failed directory is served any more; groups whose partitions lie there are told so."""
+        self.replicas.drop(directory.lost)
+        self.groups.follow(self.replicas.image)
 
     # -- stopping ------------------------------------------------------------------------------------------------
 

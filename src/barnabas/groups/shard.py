@@ -126,6 +126,8 @@ class GroupShard:
             async with world.loading_turn:
                 count = await self._replay_all()
         except (CorruptBatch, CorruptGroupRecord, DiskFailed) as error:
+            if not partition.is_led:  # its directory went offline for this
+                return
             self.status = ShardStatus.FAILED
             logger.error("groups of partition %d cannot be loaded: %s", partition.index, error)
             return
@@ -256,16 +258,18 @@ class GroupShard:
 
     def _append_together(self, together: list[Effects]) -> None:
         if self.status is not ShardStatus.ACTIVE:  # an earlier batch of this tick has failed
-            for effects in together:
-                _answer(effects, ErrorCode.NOT_COORDINATOR)
+            _turn_away(together)
             return
         world = self._world
         records = [record for effects in together for record in effects.records]
         try:
             last_offset = self.partition.append(build_batch(records, world.now_ms(), world.codec), self._reload)
         except DiskFailed as error:
-            self._uncommitted.append((self.partition.end_offset, together))
-            self._reload(error)
+            if self.status is ShardStatus.ACTIVE:
+                self._uncommitted.append((self.partition.end_offset, together))
+                self._reload(error)
+            else:  # the directory went offline for this, and the shard was closed
+                _turn_away(together)
         except BarnabasError as error:
             self._refuse(together, error)
         else:
@@ -322,6 +326,11 @@ class GroupShard:
     def is_idle(self) -> bool:
         """Nothing is on its way to the log."""
         return not self._unwritten and not self._uncommitted
+
+
+def _turn_away(together: Sequence[Effects]) -> None:
+    for effects in together:
+        _answer(effects, ErrorCode.NOT_COORDINATOR)
 
 
 def _answer(effects: Effects, code: ErrorCode) -> None:

@@ -19,6 +19,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Final
 
+from barnabas.base.errors import DiskFailed
 from barnabas.net.budget import FrameBudget
 from barnabas.net.buffers import ReceiveBuffers
 from barnabas.net.connection import (
@@ -91,7 +92,9 @@ class Server:
         handler_factory: Callable[[Connection], ConnectionHandler],
         options: ServerOptions,
         executor: Executor | None = None,
+        on_file_failure: Callable[[DiskFailed], None] = lambda failure: None,
     ) -> None:
+        """`on_file_failure` is called when a file that a reply is sent from cannot be read."""
         loop = asyncio.get_running_loop()
         self.options = options
         self.counters = NetworkCounters()
@@ -108,6 +111,7 @@ class Server:
             budget=None if queued_max is None else FrameBudget(queued_max),
             wakefulness=Wakefulness(loop, time.perf_counter, options.awake_seconds) if options.awake_seconds else None,
             executor=executor,
+            on_file_failure=on_file_failure,
         )
         self._listening: dict[str, Listening] = {}
         self._connections: dict[Connection, None] = {}

@@ -171,7 +171,7 @@ class LogDirectory:
         """Why it is offline; it stays so until the process starts again."""
         self.logs: dict[TopicPartition, Log] = {}
         self.topic_ids: dict[TopicPartition, UUID] = {}
-        self.lost: frozenset[TopicPartition] = frozenset()
+        self.lost: set[TopicPartition] = set()
         """What was served until the directory went offline."""
         self.unopened: dict[TopicPartition, BarnabasError] = {}
         """Partitions whose logs could not be opened, and why."""
@@ -372,9 +372,10 @@ class LogDirectory:
         """Takes the directory offline: nothing of it is served or written any more."""
         self.failure = failure
         for log in self.logs.values():
+            log.give_up(failure)
             with suppress(DiskFailed):
                 log.finish_close()
-        self.lost = frozenset((*self.logs, *self.unopened))
+        self.lost = {*self.logs, *self.unopened}
         self.logs.clear()
         self.unopened.clear()
         self.release()

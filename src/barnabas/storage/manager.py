@@ -11,11 +11,12 @@ cut or deleted, whose offsets may be written again, it is lowered durably, and o
 Failures. A directory whose disk fails goes offline alone and stays so until the next start: its logs are no longer
 served, everything else goes on. A full disk takes nothing offline: what needs space is refused and tried again. But a
 failed sync always does, whatever the reason: the kernel may have dropped the bytes, and a second sync would not say so.
-Whoever gets `DiskFailed` from a log tells `on_write_failure`.
+Whoever gets `DiskFailed` from a log tells `on_log_failure`, and from a file of one, `on_file_failure`.
 """
 
 import errno
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -74,7 +75,8 @@ class LogManager:
         self._node_id = node_id
         self._opener = PartitionOpener(files, Handles() if handles is None else handles, clock, random)
         self._workers = workers or ThreadWorkers()
-        self._on_offline = on_offline
+        self.on_offline = on_offline
+        """Called when a directory goes offline; by the thread that opens, as long as `open` runs."""
         self._opening: Opening | None = None
         self._moving: set[TopicPartition] = set()
         """Partitions that are being created or deleted."""
@@ -378,10 +380,16 @@ class LogManager:
 
     # -- failures ------------------------------------------------------------------------------------------------
 
-    def on_write_failure(self, partition: TopicPartition, error: DiskFailed) -> None:
+    def on_log_failure(self, partition: TopicPartition, error: DiskFailed) -> None:
         """A log has raised this to whoever wrote to it, or read from it."""
         for directory in self.directories.online:
             if partition in directory.logs:
+                self._on_failure(directory, error)
+
+    def on_file_failure(self, error: DiskFailed) -> None:
+        """A file of a log could not be read by whoever was given a range of it."""
+        for directory in self.directories.online:
+            if error.path.startswith(os.path.join(directory.path, "")):
                 self._on_failure(directory, error)
 
     def on_directory_failure(self, path: str, error: DiskFailed) -> None:
@@ -408,9 +416,9 @@ class LogManager:
             for log in directory.logs.values():
                 self.cleaner.cancel(log)
         directory.give_up(error)
-        logger.error("%s is offline with %d partitions: %s", directory.path, len(directory.lost), error)
-        if self._on_offline is not None:
-            self._on_offline(directory)
+        logger.error("%s is offline, its partitions are not served: %s", directory.path, error)
+        if self.on_offline is not None:
+            self.on_offline(directory)
 
     def check_invariants(self) -> None:
         for log in self:

@@ -1,5 +1,6 @@
 """A broker process that is killed under load, or whose disk is full."""
 
+import json
 import os
 import subprocess
 import sys
@@ -119,6 +120,12 @@ def test_broker_killed_under_load_keeps_what_it_acknowledged_with_contiguous_off
     assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
+def _gauge(broker: BrokerProcess, name: str) -> float:
+    """Of the one directory."""
+    (line,) = [line for line in broker.http("/metrics")[1].splitlines() if line.startswith(f"{name}{{")]
+    return float(line.rpartition(" ")[2])
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     if os.geteuid() != 0:
@@ -158,6 +165,15 @@ def test_full_disk_refuses_producers_serves_consumers_and_heals(tmp_path: Path, 
         assert set(codes) == {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}
         assert codes[-20:] == [ErrorCode.KAFKA_STORAGE_ERROR] * 20
         assert _stored(side, "orders") == acknowledged
+        status, health = broker.http("/healthz")
+        assert status == 200
+        assert json.loads(health)["full_directories"] == [str(broker.data_directory)]
+        assert f"{broker.data_directory} is full: cannot write" in json.loads(health)["problems"][0]
+        assert _gauge(broker, "barnabas_log_directory_full") == 1
+        assert 0 <= _gauge(broker, "barnabas_log_directory_free_bytes") < DISK_BYTES
+        said = [line for line in broker.log_file.read_text().splitlines() if " WARN" in line or " ERROR" in line]
+        assert len(said) == 1, said
+        assert "is full, what needs space there is refused" in said[0]
 
         ballast.unlink()
         began = time.monotonic()
@@ -165,6 +181,9 @@ def test_full_disk_refuses_producers_serves_consumers_and_heals(tmp_path: Path, 
         assert [produce() for _ in range(20)] == [ErrorCode.NONE] * 20, f"healed after {time.monotonic() - began:.1f} s"
         assert _stored(side, "orders") == acknowledged
         assert sorted(acknowledged) == list(range(len(acknowledged)))
+        wait_until(lambda: _gauge(broker, "barnabas_log_directory_full") == 0, "the directory has room again")
+        assert json.loads(broker.http("/healthz")[1])["problems"] == []
+        assert "has room again" in broker.log_file.read_text()
 
         broker.stop()
         broker.start()

@@ -15,6 +15,8 @@ from typing import TypeAlias
 import pytest
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.health import BrokerState
+from barnabas.storage.directories import AllDirectoriesOffline
 from tests.support.failing_files import Call, FailingFiles
 from tests.support.two_directories import BIG, Serving, TwoDirectories
 
@@ -133,6 +135,9 @@ async def live(two: TwoDirectories, files: FailingFiles, phase: str) -> None:
             await serving.commit("one", 3)
             await serving.keep_house(1)
             await serving.check_metadata()
+            health = serving.broker.health
+            assert (health.is_healthy, health.offline_directories) == (True, (two.failing,))
+            assert health.problems[0].startswith(f"{two.failing} is offline: cannot ")
         serving.check_alive()
         files.phase = "stop"
 
@@ -220,3 +225,24 @@ def test_failed_directory_is_offline_and_the_other_serves(
             except Exception as error:  # noqa: BLE001 - all of them are shown together
                 problems.append(f"{call} {'lasting' if is_lasting else 'once'}: {error!r:.600}")
     assert problems == [], f"{len(problems)} of {len(calls)} calls:\n" + "\n".join(problems)
+
+
+def test_broker_whose_last_directory_fails_says_so_and_ends(scratch: Path) -> None:
+    two = TwoDirectories(scratch / "both")
+    files = FailingFiles()
+
+    async def main() -> None:
+        async with two.serving(files) as serving:
+            await serving.create("orders")
+            files.watch(str(scratch / "both"))
+            files.fail_at(0, is_lasting=True)
+            for index in range(2):
+                two.directory_of[TopicPartition("orders", index)] = two.failing
+                await serving.produce("orders", index, b"lost")
+            assert serving.broker.health.state is BrokerState.UNAVAILABLE
+            assert len(serving.broker.health.problems) == 2
+            with pytest.raises(AllDirectoriesOffline, match="Input/output error"):
+                async with asyncio.timeout(10):
+                    await serving.broker.wait_stopped()
+
+    asyncio.run(main())

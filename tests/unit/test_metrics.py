@@ -7,6 +7,7 @@ from barnabas.base.metrics import (
     REQUEST_SECONDS_BOUNDS,
     CounterFamily,
     Description,
+    DirectoryReading,
     GaugeFamily,
     Histogram,
     HistogramFamily,
@@ -133,9 +134,12 @@ def test_requests_are_timed_by_api(metrics):
     assert family.samples[0].bounds == REQUEST_SECONDS_BOUNDS
 
 
-def test_logs_are_shown_by_partition(metrics):
+def test_logs_are_shown_by_partition_and_space_by_directory(metrics):
     sizes = {TopicPartition("orders", 0): 100, TopicPartition("orders", 1): 2**40}
-    measure_logs(metrics, lambda: sizes.items(), lambda: 1)
-    log_bytes, offline = metrics.snapshot()
+    directories = [DirectoryReading("/a", 7, True), DirectoryReading("/b", None, False)]
+    measure_logs(metrics, lambda: sizes.items(), lambda: 1, lambda: directories)
+    log_bytes, offline, free, full = metrics.snapshot()
     assert log_bytes.samples == (Sample(("orders", "0"), 100), Sample(("orders", "1"), 2**40))
     assert offline.samples == (Sample((), 1),)
+    assert free.samples == (Sample(("/a",), 7),)
+    assert full.samples == (Sample(("/a",), 1), Sample(("/b",), 0))

@@ -252,12 +252,22 @@ def measure_requests(metrics: Metrics) -> Labelled[Histogram]:
     )
 
 
+class DirectoryReading(NamedTuple):
+    """A log directory that is online."""
+
+    path: str
+    free_bytes: int | None
+    """None as long as nobody has looked."""
+    is_full: bool
+
+
 def measure_logs(
     metrics: Metrics,
     log_bytes: Callable[[], Iterable[tuple[TopicPartition, int]]],
     offline_directory_count: Callable[[], int],
+    directories: Callable[[], Iterable[DirectoryReading]],
 ) -> None:
-    """Sizes of the logs, and how many directories have failed."""
+    """Sizes of the logs, how many directories have failed, and how much space is left in the others."""
     metrics.gauges(
         "barnabas_log_bytes",
         "Size of a partition's log.",
@@ -265,3 +275,15 @@ def measure_logs(
         lambda: (Sample((partition.topic, str(partition.partition)), size) for partition, size in log_bytes()),
     )
     metrics.gauge("barnabas_log_directories_offline", "Log directories that failed.", offline_directory_count)
+    metrics.gauges(
+        "barnabas_log_directory_free_bytes",
+        "Space that is left on the disk of a log directory.",
+        ("directory",),
+        lambda: (Sample((one.path,), one.free_bytes) for one in directories() if one.free_bytes is not None),
+    )
+    metrics.gauges(
+        "barnabas_log_directory_full",
+        "Whether writes to a log directory are refused for lack of space.",
+        ("directory",),
+        lambda: (Sample((one.path,), int(one.is_full)) for one in directories()),
+    )

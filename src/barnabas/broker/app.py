@@ -23,7 +23,7 @@ from typing import Final, Self
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import DiskFailed
 from barnabas.base.filesystem import FileSystem, LocalFileSystem
-from barnabas.base.metrics import Metrics, measure_logs, measure_network, measure_requests
+from barnabas.base.metrics import DirectoryReading, Metrics, measure_logs, measure_network, measure_requests
 from barnabas.broker.authorizer import AllowAll
 from barnabas.broker.auto_creation import AutoCreation
 from barnabas.broker.dispatch import ClientConnection, Dispatcher, Shortcut
@@ -34,6 +34,7 @@ from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.handlers.offset_commit import OffsetCommitHandler
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.handlers.sole_fetch import SoleFetchHandler
+from barnabas.broker.health import BrokerState, Health, health_of
 from barnabas.broker.internal_topics import InternalTopics
 from barnabas.broker.rebuilding import open_metadata
 from barnabas.broker.services import Services
@@ -131,6 +132,14 @@ class Broker:
     def server_options(self) -> ServerOptions:
         """The limits of its listeners that hold now."""
         return self._server.options
+
+    @property
+    def health(self) -> Health:
+        if self._is_stopping:
+            return Health(BrokerState.STOPPING)
+        if not self._is_ready:
+            return Health(BrokerState.STARTING)
+        return health_of(self.logs.directories, None, is_metadata_lost=False)
 
     # -- starting ------------------------------------------------------------------------------------------------
 
@@ -290,24 +299,21 @@ class Broker:
             self.metrics,
             lambda: ((log.partition, log.size_bytes) for log in self.logs),
             lambda: len(self.logs.offline_directories),
+            lambda: (
+                DirectoryReading(one.path, one.space.free_bytes, one.space.refusal is not None)
+                for one in self.logs.directories.online
+            ),
         )
         measure_group_states(self.metrics, self.groups.coordinator.counts)
 
     async def _listen_for_metrics(self, executor: ThreadPoolExecutor) -> None:
         if self._metrics_address is None:
             return
-        from barnabas.broker.http import BrokerState, Health, http_port  # only a broker with this port pays for it
-
-        def health() -> Health:
-            if self._is_stopping:
-                return Health(BrokerState.STOPPING)
-            if not self._is_ready:
-                return Health(BrokerState.STARTING)
-            return Health(BrokerState.READY, tuple([one.path for one in self.logs.offline_directories]))
+        from barnabas.broker.http import http_port  # only a broker with this port pays for it
 
         network = self._parts.network or SocketNetwork()
         listening = await self._stack.enter_async_context(
-            http_port(network, self._metrics_address, self.metrics, health, executor)
+            http_port(network, self._metrics_address, self.metrics, lambda: self.health, executor)
         )
         self.metrics_port = listening.port
 

@@ -5,8 +5,7 @@
 | `/metrics` | every metric in Prometheus's text format (0.0.4), and those of the process |
 | `/healthz` | 200 when the broker is ready, else 503; the body says why, as JSON |
 
-Health is what the broker as a whole can do: a directory that failed is named, but with the others it goes on serving,
-and restarting it would heal nothing.
+What a broker's health is made of is in `barnabas.broker.health`.
 
 A connection carries one request and is closed:
 
@@ -39,28 +38,13 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from barnabas.base.metrics import CounterFamily, GaugeFamily, HistogramFamily, HistogramSample, MetricFamily, Metrics
+from barnabas.broker.health import Health
 from barnabas.net.stream import ListenAddress, Listening, Network
 
 _CONNECTIONS_MAX: Final = 32
 _REQUEST_BYTES_MAX: Final = 8 << 10
 _RECEIVE_BYTES: Final = 4 << 10
 _EXCHANGE_SECONDS_MAX: Final = 10.0
-
-
-class BrokerState(Enum):
-    STARTING = "starting"
-    READY = "ready"
-    STOPPING = "stopping"
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    state: BrokerState
-    offline_directories: tuple[str, ...] = ()
-
-    @property
-    def is_healthy(self) -> bool:
-        return self.state is BrokerState.READY
 
 
 @asynccontextmanager
@@ -136,7 +120,12 @@ class _Answer:
 
 
 def _health_answer(health: Health) -> _Answer:
-    fields = {"state": health.state.value, "offline_directories": health.offline_directories}
+    fields = {
+        "state": health.state.value,
+        "problems": health.problems,
+        "offline_directories": health.offline_directories,
+        "full_directories": health.full_directories,
+    }
     status = HTTPStatus.OK if health.is_healthy else HTTPStatus.SERVICE_UNAVAILABLE
     return _Answer(status, json.dumps(fields).encode() + b"\n", "application/json")
 

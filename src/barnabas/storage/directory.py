@@ -51,6 +51,7 @@ from barnabas.storage.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
+from barnabas.storage.space import DirectorySpace
 
 logger = logging.getLogger(__name__)
 
@@ -165,6 +166,7 @@ class LogDirectory:
         self._lock: Lock | None = None
         self.path = path
         self.directory_id: UUID | None = None
+        self.space = DirectorySpace(path)
         self.clean_shutdown: CleanShutdown | None = None
         """The mark that the last stop has left, if it was a clean one."""
         self.failure: DiskFailed | None = None

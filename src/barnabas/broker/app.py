@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -42,6 +42,7 @@ from barnabas.broker.settings import DEFAULT_NODE_ID, BrokerSettings
 from barnabas.groups.measures import measure_group_states, measure_groups
 from barnabas.metadata.controllership import claim_controller
 from barnabas.metadata.embedded import EmbeddedMetadata
+from barnabas.metadata.errors import SessionLost
 from barnabas.metadata.identity import ProducerIds, ensure_cluster_id, ensure_layout, register_broker
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.table import MemoryTable
@@ -66,6 +67,7 @@ from barnabas.wire.apis import APIS, ApiKey
 logger = logging.getLogger(__name__)
 
 HOUSEKEEPING_SECONDS: Final = 1.0
+FINISHING_SECONDS: Final = 5.0
 SESSION_EVICTION_MS: Final = 120_000
 STOP_GRACE_SECONDS: Final = 5.0
 
@@ -139,7 +141,8 @@ class Broker:
             return Health(BrokerState.STOPPING)
         if not self._is_ready:
             return Health(BrokerState.STARTING)
-        return health_of(self.logs.directories, None, is_metadata_lost=False)
+        metadata = self._metadata
+        return health_of(self.logs.directories, metadata.problem, is_metadata_lost=metadata.is_lost)
 
     # -- starting ------------------------------------------------------------------------------------------------
 
@@ -155,6 +158,7 @@ class Broker:
             metadata = EmbeddedMetadata.in_memory(parts.clock, parts.metadata_table)
         else:
             metadata = await open_metadata(parts.files, parts.clock, settings.log_manager_config.log_dirs)
+        self._metadata = metadata
         stack.push_async_callback(metadata.close)
         store = metadata.session()
         stack.push_async_callback(store.close)
@@ -166,7 +170,7 @@ class Broker:
         watcher = MetadataWatcher(store)
         image = await watcher.load()
         writer = TopicWriter(controllership, parts.random)
-        await writer.finish_interrupted(image)
+        await self._finish_interrupted(writer, watcher)
 
         self.logs = await self._open_logs(cluster_id, image, executor)
         log_config = partial(settings.log_config, broker_id=self.node_id)
@@ -223,6 +227,15 @@ class Broker:
         await self.replicas.wait_for(lambda image: self.node_id in image.brokers)
         server.accept()  # not before: a client's first question is who the brokers are
         self._is_ready = True
+
+    async def _finish_interrupted(self, writer: TopicWriter, watcher: MetadataWatcher) -> None:
+        """What a crash has left half done in the metadata. Where that cannot be written now, it is tried again."""
+        try:
+            await writer.finish_interrupted(watcher.image)
+        except (DiskFailed, SessionLost) as error:
+            logger.warning("topics that a crash left half created or deleted have to wait: %s", error)
+            task = asyncio.create_task(_finish_later(writer, watcher))
+            self._stack.push_async_callback(_cancel, task)
 
     async def _open_logs(self, cluster_id: str, image: ClusterImage, executor: ThreadPoolExecutor) -> LogManager:
         parts, settings = self._parts, self.settings
@@ -401,6 +414,14 @@ class Broker:
     def drop_connections(self) -> None:
         """Ends every connection at once; answers that are on their way are lost."""
         self._server.drop_connections()
+
+
+async def _finish_later(writer: TopicWriter, watcher: MetadataWatcher) -> None:
+    while True:
+        await asyncio.sleep(FINISHING_SECONDS)
+        with suppress(DiskFailed, SessionLost):
+            await writer.finish_interrupted(watcher.image)
+            return
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

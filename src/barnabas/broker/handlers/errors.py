@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed, InvalidRecords, InvalidSetting
+from barnabas.metadata.errors import SessionLost
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 
@@ -22,6 +23,8 @@ def refusal_of(error: BarnabasError) -> Refusal:
             return Refusal(ErrorCode.CORRUPT_MESSAGE, str(error))
         case DiskFailed():
             return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        case SessionLost():  # the metadata store is away for a moment: clients of a controller ask again
+            return Refusal(ErrorCode.NOT_CONTROLLER, str(error))
         case InvalidSetting():
             return Refusal(ErrorCode.INVALID_CONFIG, str(error))
         case _:

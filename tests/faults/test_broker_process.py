@@ -1,5 +1,6 @@
 """A broker process that is killed under load, or whose disk is full."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -144,6 +145,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(disk)], check=True)
 
 
+def _fill(path: Path) -> None:
+    """Takes all the space that is left."""
+    with open(path, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
 def test_full_disk_refuses_producers_serves_consumers_and_heals(tmp_path: Path, small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(8 << 20))
@@ -175,6 +183,22 @@ def test_full_disk_refuses_producers_serves_consumers_and_heals(tmp_path: Path, 
         assert len(said) == 1, said
         assert "is full, what needs space there is refused" in said[0]
 
+        _fill(small_disk / "rest")
+        broker.kill()
+        broker.start()
+        side.close()
+        assert _stored(side, "orders") == acknowledged, "a broker that is killed on a full disk starts and serves"
+        assert produce() == ErrorCode.KAFKA_STORAGE_ERROR
+        topic = {"name": "new", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+        answer = side.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [topic], "timeout_ms": 1000})
+        assert answer["topics"][0]["error_code"] == ErrorCode.KAFKA_STORAGE_ERROR
+        answer = side.ask(ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": None, "transaction_timeout_ms": 1000})
+        assert (answer["error_code"], answer["producer_id"]) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
+        status, health = broker.http("/healthz")
+        assert status == 200
+        assert any(problem.startswith("the metadata store: ") for problem in json.loads(health)["problems"])
+
+        (small_disk / "rest").unlink()
         ballast.unlink()
         began = time.monotonic()
         wait_until(lambda: produce() == ErrorCode.NONE, "space is there again", timeout_seconds=30)
@@ -182,7 +206,8 @@ def test_full_disk_refuses_producers_serves_consumers_and_heals(tmp_path: Path, 
         assert _stored(side, "orders") == acknowledged
         assert sorted(acknowledged) == list(range(len(acknowledged)))
         wait_until(lambda: _gauge(broker, "barnabas_log_directory_full") == 0, "the directory has room again")
-        assert json.loads(broker.http("/healthz")[1])["problems"] == []
+        wait_until(lambda: json.loads(broker.http("/healthz")[1])["problems"] == [], "all is well")
+        side.create_topic("new")
         assert "has room again" in broker.log_file.read_text()
 
         broker.stop()

@@ -12,12 +12,14 @@ import logging
 from typing import Final
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.logs import RepeatedWarning
 from barnabas.metadata.image import INTERNAL_TOPICS, ClusterImage
 from barnabas.metadata.topics import TopicWriter
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
+_WARNING_SECONDS: Final = 60.0
 _TOGETHER_MAX: Final = 100
 """Whoever asks for more has to ask again."""
 
@@ -26,6 +28,7 @@ class AutoCreation:
     def __init__(self, topics: TopicWriter) -> None:
         self._topics = topics
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._failed = RepeatedWarning(logger, asyncio.get_running_loop().time, _WARNING_SECONDS)
 
     def begin(self, image: ClusterImage, name: str, partition_count: int, replication_factor: int) -> None:
         """Internal topics are left to their coordinators."""
@@ -41,8 +44,8 @@ class AutoCreation:
         except KafkaError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 logger.warning("topic %s was asked for and cannot be made: %s", name, error)
-        except BarnabasError as error:
-            logger.error("topic %s was asked for and could not be made: %s", name, error)
+        except BarnabasError as error:  # clients ask again and again
+            self._failed.warn("topic %s was asked for and could not be made: %s", name, error)
         else:
             logger.info("topic %s was asked for and made, with %d partitions", name, partition_count)
 

@@ -42,6 +42,7 @@ from typing import Final, Self
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, DiskFull
 from barnabas.base.filesystem import FileSystem
+from barnabas.base.logs import RepeatedWarning
 from barnabas.metadata.embedded_session import EmbeddedSession
 from barnabas.metadata.errors import SessionLost, StoreError
 from barnabas.metadata.store import Create, Delete, Operation, Result, SessionState
@@ -54,6 +55,7 @@ _GROUP_LENGTH_MAX: Final = 256
 _SESSION_NUMBER_BITS: Final = 20
 _RETRY_SECONDS_MIN: Final = 0.1
 _RETRY_SECONDS_MAX: Final = 10.0
+_WARNING_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ class EmbeddedMetadata:
         self._session_number = 0
         self._is_open = True
         self._committing = asyncio.Lock()
+        self._full = RepeatedWarning(_log, clock.monotonic, _WARNING_SECONDS)
         self._failure: BarnabasError | None = None
         """Why the last commit failed."""
         self._retrying: asyncio.Task[None] | None = None
@@ -260,7 +263,7 @@ class EmbeddedMetadata:
 
     def _become_full(self, error: DiskFull) -> None:
         if self._failure is None:
-            _log.warning("nothing can be changed in the metadata store until there is space: %s", error)
+            self._full.warn("nothing can be changed in the metadata store until there is space: %s", error)
         self._fail(error)
 
     def _become_lost(self, error: BarnabasError) -> None:

@@ -77,6 +77,8 @@ class Log(AppendableLog):
         # One that ends at the recovery point may have been completed, and its indexes with it, since that was reached.
         for segment in self.segments.since(self.recovery_point - 1):
             if segment is not self.segments.active:
+                if segment.has_unstored_entries:  # there was no room when the log was opened
+                    segment.store_indexes()
                 plan.add_files([segment.path(LOG_SUFFIX), *segment.index_paths()])
             elif not complete_only:  # of the indexes what the files hold by now: mostly nothing since the last flush
                 plan.add_files([segment.path(kind) for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)])

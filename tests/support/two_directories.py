@@ -6,7 +6,7 @@ healthy directory serves always, and nothing of the other one is acknowledged or
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -75,7 +75,7 @@ class TwoDirectories:
         self.failing, self.healthy = (str(root / name) for name in ("failing", "healthy"))
         self.table = MemoryTable()
         self.clock = ManualClock()
-        self.values: dict[TopicPartition, dict[int, bytes | None]] = {}
+        self.values: dict[TopicPartition, dict[int, bytes]] = {}
         """What was acknowledged, by offset."""
         self.directory_of: dict[TopicPartition, str] = {}
         self._lives = 0
@@ -152,33 +152,37 @@ class Serving:
         for index in range(partitions):
             self.two.directory_of.setdefault(TopicPartition(topic, index), self.two.failing)
 
-    async def produce(self, topic: str, index: int, *values: bytes | None, key: bytes = b"key") -> None:
-        name = TopicPartition(topic, index)
+    async def produce(self, topic: str, index: int, *values: bytes) -> None:
+        await self.produce_together([TopicPartition(topic, index)], *values)
+
+    async def produce_together(self, names: Sequence[TopicPartition], *values: bytes) -> None:
+        """The same to all of them, in one request: one tick writes it."""
         builder = BatchBuilder()
         for value in values:
-            builder.append(self.two.clock.now_ms(), key, value)
+            builder.append(self.two.clock.now_ms(), b"key", value)
+        batch = bytes(builder.build())
         had_failed = self.files.failed is not None
-        partition_data = [{"index": index, "records": bytes(builder.build())}]
-        answer = await self.client.ask(
-            ApiKey.PRODUCE,
-            11,
-            acks=-1,
-            timeout_ms=5000,
-            topic_data=[{"name": topic, "partition_data": partition_data}],
-        )
-        reply = answer["responses"][0]["partition_responses"][0]
-        self._check(name, reply["error_code"], had_failed)
-        if reply["error_code"] == 0:
-            stored = self.two.values.setdefault(name, {})
-            assert reply["base_offset"] not in stored, "an offset is given once"
-            stored.update(enumerate(values, reply["base_offset"]))
+        topic_data = [
+            {"name": name.topic, "partition_data": [{"index": name.partition, "records": batch}]} for name in names
+        ]
+        answer = await self.client.ask(ApiKey.PRODUCE, 11, acks=-1, timeout_ms=5000, topic_data=topic_data)
+        replies = {one["name"]: one["partition_responses"][0] for one in answer["responses"]}
+        for name in names:
+            reply = replies[name.topic]
+            self._check(name, reply["error_code"], had_failed)
+            if reply["error_code"] == 0:
+                stored = self.two.values.setdefault(name, {})
+                assert reply["base_offset"] not in stored, "an offset is given once"
+                stored.update(enumerate(values, reply["base_offset"]))
+            elif self.is_failing(name):
+                had_failed = True  # whatever is written after it
 
     async def fetch(self, topic: str, index: int, *, is_whole: bool = True) -> None:
         """Reads all there is, and compares it with what was acknowledged, unless compaction has been there."""
         name = TopicPartition(topic, index)
         had_failed = self.files.failed is not None
         expected = self.two.values.get(name, {})
-        found: dict[int, bytes | None] = {}
+        found: dict[int, bytes] = {}
         offset = min(expected, default=0)
         while offset <= max(expected, default=-1):
             partitions = [{"partition": index, "fetch_offset": offset, "partition_max_bytes": 1 << 20}]
@@ -202,7 +206,7 @@ class Serving:
             batches = [(header, one) for header, one in split_batches(bytes(reply["records"]))]
             assert batches, f"{name} has nothing at {offset}, but {max(expected)} was acknowledged"
             for header, one in batches:
-                found.update((record.offset, record.value) for record in read_records(one))
+                found.update((record.offset, record.value or b"") for record in read_records(one))
                 offset = header.next_offset
         assert not had_failed or not self.is_failing(name)
         if not is_whole:

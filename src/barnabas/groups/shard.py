@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed
 from barnabas.base.ids import Offset
+from barnabas.base.logs import RepeatedWarning
 from barnabas.base.timers import LoopTimers, Timer
 from barnabas.groups.batches import build_batch
 from barnabas.groups.effects import CancelTimer, DurableRecord, Effects, StoryEvent, TimerKey
@@ -49,6 +50,7 @@ _RECORD_BYTES_MAX = 32
 _BUILT_TOGETHER = 200
 _REVIVED_TOGETHER = 20
 _TIMER_AGAIN_MS = 1000
+_WARNING_SECONDS = 60.0
 
 _CODES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -104,6 +106,9 @@ class GroupShard:
         self._unwritten: list[Effects] = []
         self._uncommitted: deque[tuple[Offset, list[Effects]]] = deque()
         self._commit_timer = Timer(self._commit_timed_out)
+        self._has_loaded = False
+        self._reloading = RepeatedWarning(logger, world.loop.time, _WARNING_SECONDS)
+        """On a full disk every commit has it loaded anew."""
         self._loading: asyncio.Task[None] | None = None
         partition.watch(self._on_partition_changed)
         self._load()
@@ -135,8 +140,9 @@ class GroupShard:
             return  # whoever follows the partitions closes this shard
         self.status = ShardStatus.ACTIVE
         seconds = world.loop.time() - began
-        if count:
+        if count and not self._has_loaded:
             logger.info("groups of partition %d: %d records loaded in %.3f s", partition.index, count, seconds)
+        self._has_loaded = True
         world.on_loaded(self, seconds)
 
     async def _replay_all(self) -> int:
@@ -187,7 +193,7 @@ class GroupShard:
     def _reload(self, error: BarnabasError) -> None:
         if self.status is not ShardStatus.ACTIVE:
             return
-        logger.warning("groups of partition %d are loaded anew: %s", self.partition.index, error)
+        self._reloading.warn("groups of partition %d are loaded anew: %s", self.partition.index, error)
         self._give_up(ShardStatus.LOADING)
         self._load()
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +11,14 @@ from barnabas.base.errors import DiskFailed, DiskFull
 from barnabas.broker import app
 from barnabas.broker.health import BrokerState
 from barnabas.metadata import embedded
-from barnabas.metadata.table import MemoryTable
-from barnabas.metadata.tree import TreeNode
 from barnabas.metadata.znodes_admin import delete_topic_path
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode
 from tests.support.broker_parts import ServedBroker, new_topic, served_broker
+from tests.support.refusing_table import RefusingTable
 
 BROKEN = DiskFailed("write", "barnabas-metadata.db", OSError(errno.EIO, "disk I/O error"))
 FULL = DiskFull("write", "barnabas-metadata.db", OSError(errno.ENOSPC, "no space"))
-
-
-class RefusingTable(MemoryTable):
-    """Refuses every commit with the error that it is given."""
-
-    error: DiskFailed | None = None
-
-    def commit(self, zxid: int, nodes: Mapping[str, TreeNode | None]) -> None:
-        if self.error is not None:
-            raise self.error
-        super().commit(zxid, nodes)
 
 
 async def create(broker: ServedBroker, name: str) -> Any:

@@ -21,6 +21,7 @@ from barnabas.metadata.errors import CorruptMetadata, NodeExists, SessionLost
 from barnabas.metadata.store import Create, SessionState, SetData
 from barnabas.metadata.table import FILE_NAME, MemoryTable, SqliteTable
 from barnabas.metadata.tree import TreeNode
+from tests.support.refusing_table import RefusingTable
 from tests.support.store_contract import Ensemble, StoreContract
 
 
@@ -50,21 +51,6 @@ class TestEmbeddedInMemory(StoreContract):
         async with EmbeddedMetadata.in_memory(ManualClock()) as store:
             yield _Sessions(store)
             store.check_invariants()
-
-
-class FailingTable(MemoryTable):
-    """Refuses commits with the error it was given."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.error: DiskFailed | None = None
-        self.commits = 0
-
-    def commit(self, zxid: int, nodes: Mapping[str, TreeNode | None]) -> None:
-        if self.error is not None:
-            raise self.error
-        self.commits += 1
-        super().commit(zxid, nodes)
 
 
 def test_reopened_store_has_everything_but_ephemerals(tmp_path: Path) -> None:
@@ -140,7 +126,7 @@ def test_file_of_a_newer_format_is_refused(tmp_path: Path) -> None:
 
 def test_writes_that_wait_are_committed_together() -> None:
     async def main() -> None:
-        table = FailingTable()
+        table = RefusingTable()
         session = EmbeddedMetadata.in_memory(ManualClock(), table).session()
         await asyncio.gather(*(session.create(f"/{number}") for number in range(100)))
         assert table.commits == 1
@@ -151,7 +137,7 @@ def test_writes_that_wait_are_committed_together() -> None:
 
 def test_commit_without_space_refuses_its_group_and_heals() -> None:
     async def main() -> None:
-        table = FailingTable()
+        table = RefusingTable()
         session = EmbeddedMetadata.in_memory(ManualClock(), table).session()
         await session.create("/a")
         events: list[object] = []
@@ -178,7 +164,7 @@ def test_failed_disk_suspends_every_session_until_the_store_is_back(
     caplog.set_level(logging.INFO)
 
     async def main() -> None:
-        table = FailingTable()
+        table = RefusingTable()
         store = EmbeddedMetadata.in_memory(ManualClock(), table)
         one, two = store.session(), store.session()
         await one.create("/kept", b"1")
@@ -296,7 +282,7 @@ def test_sessions_begin_on_a_full_disk_and_are_saved_when_there_is_space(monkeyp
     monkeypatch.setattr(embedded, "_RETRY_SECONDS_MIN", 0.001)
 
     async def main() -> None:
-        table = FailingTable()
+        table = RefusingTable()
         async with EmbeddedMetadata.in_memory(ManualClock(), table) as store:
             await store.session().create("/epoch", b"1")
         async with EmbeddedMetadata.in_memory(ManualClock(), table) as store:

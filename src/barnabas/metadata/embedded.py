@@ -257,6 +257,8 @@ class EmbeddedMetadata:
     async def _commit(self, zxid: int, nodes: Mapping[str, TreeNode | None]) -> None:
         """Makes these durable, and what there was no space for before."""
         async with self._committing:
+            if self.is_lost:  # while this waited for its turn
+                raise SessionLost(f"the metadata store has failed: {self._failure}")
             await self._block(self._table.commit, zxid, {**self._unsaved, **nodes})
             self._unsaved.clear()
         self._become_sound()

@@ -164,6 +164,7 @@ async def _main() -> None:
 
         server = Server(SocketNetwork(), handler, ServerOptions())
         port = (await server.listen(ListenerSpec("BENCH", "127.0.0.1", 0))).port
+        server.accept()
         for connections, depth in ((1, 1), (64, 1), (64, 5)):
             await _measure(server, port, "small", connections, depth, SMALL_REQUEST)
         await _measure(server, port, "128 KB in", 1, 5, BIG_REQUEST)

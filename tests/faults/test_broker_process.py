@@ -1,5 +1,7 @@
 """A broker process that is killed under load, or whose disk is full."""
 
+import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -119,6 +121,12 @@ def test_broker_killed_under_load_keeps_what_it_acknowledged_with_contiguous_off
     assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
+def _gauge(broker: BrokerProcess, name: str) -> float:
+    """Of the one directory."""
+    (line,) = [line for line in broker.http("/metrics")[1].splitlines() if line.startswith(f"{name}{{")]
+    return float(line.rpartition(" ")[2])
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     if os.geteuid() != 0:
@@ -135,6 +143,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
     yield disk
     subprocess.run(["umount", str(disk)], check=True)
+
+
+def _fill(path: Path) -> None:
+    """Takes all the space that is left."""
+    with open(path, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
 
 
 def test_full_disk_refuses_producers_serves_consumers_and_heals(tmp_path: Path, small_disk: Path) -> None:
@@ -158,13 +173,42 @@ def test_full_disk_refuses_producers_serves_consumers_and_heals(tmp_path: Path, 
         assert set(codes) == {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}
         assert codes[-20:] == [ErrorCode.KAFKA_STORAGE_ERROR] * 20
         assert _stored(side, "orders") == acknowledged
+        status, health = broker.http("/healthz")
+        assert status == 200
+        assert json.loads(health)["full_directories"] == [str(broker.data_directory)]
+        assert f"{broker.data_directory} is full: cannot write" in json.loads(health)["problems"][0]
+        assert _gauge(broker, "barnabas_log_directory_full") == 1
+        assert 0 <= _gauge(broker, "barnabas_log_directory_free_bytes") < DISK_BYTES
+        said = [line for line in broker.log_file.read_text().splitlines() if " WARN" in line or " ERROR" in line]
+        assert len(said) == 1, said
+        assert "is full, what needs space there is refused" in said[0]
 
+        _fill(small_disk / "rest")
+        broker.kill()
+        broker.start()
+        side.close()
+        assert _stored(side, "orders") == acknowledged, "a broker that is killed on a full disk starts and serves"
+        assert produce() == ErrorCode.KAFKA_STORAGE_ERROR
+        topic = {"name": "new", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+        answer = side.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [topic], "timeout_ms": 1000})
+        assert answer["topics"][0]["error_code"] == ErrorCode.KAFKA_STORAGE_ERROR
+        answer = side.ask(ApiKey.INIT_PRODUCER_ID, 4, {"transactional_id": None, "transaction_timeout_ms": 1000})
+        assert (answer["error_code"], answer["producer_id"]) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
+        status, health = broker.http("/healthz")
+        assert status == 200
+        assert any(problem.startswith("the metadata store: ") for problem in json.loads(health)["problems"])
+
+        (small_disk / "rest").unlink()
         ballast.unlink()
         began = time.monotonic()
         wait_until(lambda: produce() == ErrorCode.NONE, "space is there again", timeout_seconds=30)
         assert [produce() for _ in range(20)] == [ErrorCode.NONE] * 20, f"healed after {time.monotonic() - began:.1f} s"
         assert _stored(side, "orders") == acknowledged
         assert sorted(acknowledged) == list(range(len(acknowledged)))
+        wait_until(lambda: _gauge(broker, "barnabas_log_directory_full") == 0, "the directory has room again")
+        wait_until(lambda: json.loads(broker.http("/healthz")[1])["problems"] == [], "all is well")
+        side.create_topic("new")
+        assert "has room again" in broker.log_file.read_text()
 
         broker.stop()
         broker.start()

@@ -210,7 +210,7 @@ def test_directory_that_fails_goes_offline_alone(disk: SimulatedDisk, clock: Man
     log.append(make_batch([b"two"]), 0)
     with pytest.raises(DiskFailed) as failure:
         log.write()
-    manager.on_write_failure(ORDERS, failure.value)
+    manager.on_log_failure(ORDERS, failure.value)
     assert [directory.path for directory in manager.offline_directories] == [A]
     assert told == [A]
     with pytest.raises(KafkaError) as refusal:
@@ -312,7 +312,7 @@ def test_full_disk_refuses_appends_while_reads_go_on_and_heals(
     log.append(make_batch([b"too much"]), 0)
     with pytest.raises(DiskFull) as failure:
         log.write()
-    manager.on_write_failure(ORDERS, failure.value)
+    manager.on_log_failure(ORDERS, failure.value)
     assert manager.offline_directories == []
     assert read_values(log) == [b"flushed"]
     checkpoint(manager, clock)
@@ -421,6 +421,36 @@ def test_log_without_room_to_recover_is_opened_when_there_is_some(
         again.run_due_work()
     assert len(read_values(served(again, ORDERS))) == 6
     again.check_invariants()
+
+
+def test_log_without_room_for_its_indexes_is_served_and_flushed_when_there_is_some(
+    disk: SimulatedDisk, clock: ManualClock
+) -> None:
+    manager, _ = open_manager(disk, clock, [A], config=LAZY)
+    log = manager.create(ORDERS, TOPIC_ID, LAZY)
+    for number in range(3):
+        append(log, *[b"%d" % number * 3_000] * 5)
+        log.roll()
+    append(log, b"last")
+    values = read_values(log)
+    killed = disk.kill()
+    killed.fail(errno.ENOSPC, operations=["write"], path_pattern="*index", times=None)
+    again, report = open_manager(killed, clock, [A], config=EAGER)
+    assert report.unopened == []
+    log = served(again, ORDERS)
+    assert read_values(log) == values
+    again.run_due_work()
+    assert log.recovery_point == 0, "indexes that are not complete are not flushed"
+    assert again.offline_directories == []
+    killed.heal()
+    again.run_due_work()
+    assert log.recovery_point == log.segments.active.base_offset
+    facts = [(segment.offset_index.count, segment.largest) for segment in log.segments][:-1]
+    checkpoint(again, clock)
+    last, _ = open_manager(killed.crash(), clock, [A])
+    log = served(last, ORDERS)
+    assert [(segment.offset_index.count, segment.largest) for segment in log.segments][:-1] == facts
+    assert read_values(log)[:15] == values[:15]
 
 
 def test_full_disk_at_close_leaves_no_clean_mark(disk: SimulatedDisk, clock: ManualClock, manager: LogManager) -> None:

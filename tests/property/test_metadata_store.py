@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from barnabas.base.clock import ManualClock
 from barnabas.base.filesystem import LocalFileSystem
-from barnabas.metadata.embedded import EmbeddedMetadata, EmbeddedSession
+from barnabas.metadata.embedded import EmbeddedMetadata
+from barnabas.metadata.embedded_session import EmbeddedSession
 from barnabas.metadata.errors import (
     BadVersion,
     NoChildrenForEphemerals,

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from http.client import HTTPConnection
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -32,6 +33,7 @@ from barnabas.cli.main import main
 main()
 """
 _READY = re.compile(r"is ready on (\S+?:\d+)[;\s]")
+_METRICS_PORT = re.compile(r"metrics on port (\d+)")
 
 
 class BrokerProcess:
@@ -48,6 +50,7 @@ class BrokerProcess:
         self.data_directory = data or directory / "data"
         self.log_file = directory / "broker.log"
         self.bootstrap = "127.0.0.1:0"
+        self.metrics_port = 0
         self._settings = dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -74,7 +77,7 @@ class BrokerProcess:
         """Returns when clients are served."""
         assert self._process is None, "the broker runs already"
         command = [sys.executable, *self._program, "up", "--listen", self.bootstrap]
-        command += ["--data-dir", str(self.data_directory)]
+        command += ["--data-dir", str(self.data_directory), "--metrics-port", str(self.metrics_port)]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         written_before = self.log_file.stat().st_size if self.log_file.exists() else 0
@@ -92,11 +95,23 @@ class BrokerProcess:
             ready = _READY.search(said)
             if ready is not None:
                 self.bootstrap = ready[1]
+                if metrics := _METRICS_PORT.search(said):
+                    self.metrics_port = int(metrics[1])
                 return
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise AssertionError(f"the broker did not start: {said[-2000:]}")
             time.sleep(0.01)
+
+    def http(self, path: str) -> tuple[int, str]:
+        """Status and body of what the metrics' port answers."""
+        connection = HTTPConnection("127.0.0.1", self.metrics_port, timeout=STOP_TIMEOUT_SECONDS)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
 
     def stop(self) -> None:
         """A clean stop, which must succeed."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from barnabas.base.clock import ManualClock
 from barnabas.metadata.controllership import Controllership, claim_controller
-from barnabas.metadata.embedded import EmbeddedMetadata, EmbeddedSession
+from barnabas.metadata.embedded import EmbeddedMetadata
+from barnabas.metadata.embedded_session import EmbeddedSession
 from barnabas.metadata.identity import ensure_layout, register_broker
 from barnabas.metadata.table import MemoryTable
 from barnabas.metadata.topics import TopicWriter

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.filesystem import LocalFile
 from barnabas.net.connection import Connection
 from barnabas.net.replies import BUFFER_TYPES, Reply, ReplySlot
@@ -87,6 +87,7 @@ class Served:
     def __init__(self, answer: Callable[[FramingSlot, memoryview], None] | None) -> None:
         self._answer = answer
         self.handlers: list[PlayedHandler] = []
+        self.file_failures: list[DiskFailed] = []
         self.server: Server
         self.listener: Listener
 
@@ -110,8 +111,14 @@ async def serving(
     spec: ListenerSpec | None = None,
 ) -> AsyncIterator[Served]:
     served = Served(answer)
-    served.server = Server(SocketNetwork(), served.make_handler, options or ServerOptions())
+    served.server = Server(
+        SocketNetwork(),
+        served.make_handler,
+        options or ServerOptions(),
+        on_file_failure=served.file_failures.append,
+    )
     served.listener = await served.server.listen(spec or ListenerSpec("TEST", "127.0.0.1", 0))
+    served.server.accept()
     try:
         yield served
     finally:

@@ -20,6 +20,7 @@ class PlayedLog:
         self.flushes = 0
         self.write_error: DiskFailed | None = None
         self.plan_error: DiskFailed | None = None
+        self.finish_error: DiskFailed | None = None
 
     def stage(self) -> int:
         self.staged_end_offset += 1
@@ -43,7 +44,9 @@ class PlayedLog:
         self.flushes += 1
         return _Plan(self.end_offset)
 
-    def finish_flush(self, plan: Any) -> None: ...
+    def finish_flush(self, plan: Any) -> None:
+        if self.finish_error is not None:
+            raise self.finish_error
 
 
 class _Plan:
@@ -115,7 +118,7 @@ def test_appends_of_many_ticks_share_flushes() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("what", ["write_error", "plan_error"])
+@pytest.mark.parametrize("what", ["write_error", "plan_error", "finish_error"])
 def test_disk_that_fails_is_told_to_everybody_who_waits(what: str) -> None:
     async def scenario() -> None:
         scene = Scene()

@@ -12,7 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from barnabas.base.metric_table import REQUEST_SECONDS
 from barnabas.base.metrics import Description, Kind, Metrics, Sample
 from barnabas.broker import http
-from barnabas.broker.http import BrokerState, Health, http_port, process_text
+from barnabas.broker.health import BrokerState, Health
+from barnabas.broker.http import http_port, process_text
 from barnabas.broker.metrics_text import metrics_text
 from barnabas.net.errors import ListenFailed
 from barnabas.net.sockets import SocketNetwork
@@ -56,8 +57,9 @@ def run(request):
 
 
 @asynccontextmanager
-async def serving(state=BrokerState.READY, offline_directories=(), executor=None):
-    broker = Broker(Metrics(), Health(state, offline_directories))
+async def serving(state=BrokerState.READY, executor=None):
+    health = Health(state, ("/data/b is offline: gone",), ("/data/b",), ("/data/c",))
+    broker = Broker(Metrics(), health)
     own_executor = ThreadPoolExecutor(1)
     address = ListenAddress(HOST, 0)
     try:
@@ -217,17 +219,28 @@ def test_metrics_text_of_request_times_has_cumulative_buckets():
 
 
 @pytest.mark.parametrize(
-    ("state", "status"), [(BrokerState.STARTING, 503), (BrokerState.READY, 200), (BrokerState.STOPPING, 503)]
+    ("state", "status"),
+    [
+        (BrokerState.STARTING, 503),
+        (BrokerState.READY, 200),
+        (BrokerState.UNAVAILABLE, 503),
+        (BrokerState.STOPPING, 503),
+    ],
 )
 def test_health_tells_the_state(run, state, status):
     async def scenario():
-        async with serving(state, ("/data/b",)) as broker:
+        async with serving(state) as broker:
             return await exchange(broker.port, GET % b"/healthz?verbose=1")
 
     answer = run(scenario())
     assert answer.status == status
     assert answer.headers["content-type"] == "application/json"
-    assert json.loads(answer.body) == {"state": state.value, "offline_directories": ["/data/b"]}
+    assert json.loads(answer.body) == {
+        "state": state.value,
+        "problems": ["/data/b is offline: gone"],
+        "offline_directories": ["/data/b"],
+        "full_directories": ["/data/c"],
+    }
 
 
 def test_health_is_answered_while_metrics_are_being_rendered(run):

@@ -127,6 +127,11 @@ def test_partitions_of_a_directory_that_was_not_named_are_missed(two: tuple[Path
     async def main() -> None:
         async with served_broker(two[0], has_metadata_file=True, log_dirs=log_dirs(two)) as broker:
             await broker.create("orders", 4)
+        with pytest.raises(MetadataLost, match=f"{FILE_NAME} is in {two[0]}: name that directory first"):
+            async with served_broker(two[0], has_metadata_file=True, log_dirs=log_dirs((two[1], two[0]))):
+                pass
+        with pytest.raises(MetadataLost, match="name that directory first"):
+            rebuild_in(two[1], two[0])
         (two[0] / FILE_NAME).unlink()
         with pytest.raises(CannotRebuild, match="name all log directories"):
             rebuild_in(two[0])
@@ -144,6 +149,7 @@ def test_directories_of_two_brokers_are_refused(two: tuple[Path, Path]) -> None:
                 pass
 
     asyncio.run(main())
+    (two[1] / FILE_NAME).unlink()
     with pytest.raises(CannotRebuild, match="different brokers"):
         rebuild_in(*two, replace=True)
 

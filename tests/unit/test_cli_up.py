@@ -210,6 +210,7 @@ def test_directory_of_a_running_broker_is_said_in_one_line(tmp_path: Path, capsy
         (["--listen", "localhost:65536"], "--listen localhost:65536 is not allowed"),
         (["--listen", "::1:9092"], "it must be HOST:PORT (an IPv6 address stands in brackets, as in [::1]:9092)"),
         (["--config", "missing.properties"], "cannot read missing.properties: No such file or directory"),
+        (["--data-dir", "/dev/null/data"], "cannot create /dev/null/data: Not a directory"),
         (["--log-format", "xml"], "'xml' is not one of 'text', 'json'"),
         (["--metrics-port", "70000"], "--metrics-port': 70000 is not in the range 0<=x<=65535"),
         (["--metrics-listen", "9404"], "--metrics-listen 9404 is not allowed; it must be HOST:PORT"),

@@ -2,6 +2,8 @@
 
 import asyncio
 import errno
+import logging
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -12,11 +14,14 @@ import pytest
 from barnabas.base.clock import ManualClock
 from barnabas.base.errors import DirectoryLocked, DiskFailed, DiskFull
 from barnabas.base.filesystem import LocalFileSystem
-from barnabas.metadata.embedded import EmbeddedMetadata, EmbeddedSession
+from barnabas.metadata import embedded
+from barnabas.metadata.embedded import EmbeddedMetadata
+from barnabas.metadata.embedded_session import EmbeddedSession
 from barnabas.metadata.errors import CorruptMetadata, NodeExists, SessionLost
 from barnabas.metadata.store import Create, SessionState, SetData
-from barnabas.metadata.table import FILE_NAME, MemoryTable
+from barnabas.metadata.table import FILE_NAME, MemoryTable, SqliteTable
 from barnabas.metadata.tree import TreeNode
+from tests.support.refusing_table import RefusingTable
 from tests.support.store_contract import Ensemble, StoreContract
 
 
@@ -46,21 +51,6 @@ class TestEmbeddedInMemory(StoreContract):
         async with EmbeddedMetadata.in_memory(ManualClock()) as store:
             yield _Sessions(store)
             store.check_invariants()
-
-
-class FailingTable(MemoryTable):
-    """Refuses commits with the error it was given."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.error: DiskFailed | None = None
-        self.commits = 0
-
-    def commit(self, zxid: int, nodes: Mapping[str, TreeNode | None]) -> None:
-        if self.error is not None:
-            raise self.error
-        self.commits += 1
-        super().commit(zxid, nodes)
 
 
 def test_reopened_store_has_everything_but_ephemerals(tmp_path: Path) -> None:
@@ -136,7 +126,7 @@ def test_file_of_a_newer_format_is_refused(tmp_path: Path) -> None:
 
 def test_writes_that_wait_are_committed_together() -> None:
     async def main() -> None:
-        table = FailingTable()
+        table = RefusingTable()
         session = EmbeddedMetadata.in_memory(ManualClock(), table).session()
         await asyncio.gather(*(session.create(f"/{number}") for number in range(100)))
         assert table.commits == 1
@@ -147,7 +137,7 @@ def test_writes_that_wait_are_committed_together() -> None:
 
 def test_commit_without_space_refuses_its_group_and_heals() -> None:
     async def main() -> None:
-        table = FailingTable()
+        table = RefusingTable()
         session = EmbeddedMetadata.in_memory(ManualClock(), table).session()
         await session.create("/a")
         events: list[object] = []
@@ -167,26 +157,155 @@ def test_commit_without_space_refuses_its_group_and_heals() -> None:
     asyncio.run(main())
 
 
-def test_failed_disk_ends_every_session(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_disk_suspends_every_session_until_the_store_is_back(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "_RETRY_SECONDS_MIN", 0.001)
+    caplog.set_level(logging.INFO)
+
     async def main() -> None:
-        table = FailingTable()
+        table = RefusingTable()
         store = EmbeddedMetadata.in_memory(ManualClock(), table)
         one, two = store.session(), store.session()
-        states: list[SessionState] = []
-        two.add_session_listener(states.append)
+        await one.create("/kept", b"1")
+        await one.create("/alive", ephemeral=True)
+        states: asyncio.Queue[SessionState] = asyncio.Queue()
+        two.add_session_listener(states.put_nowait)
+        events: list[object] = []
+        await two.children("/", events.append)
         table.error = DiskFailed("write", "file", OSError(errno.EIO, "broken"))
-        first = asyncio.ensure_future(one.create("/a"))
-        with pytest.raises(DiskFailed):
-            await first
-        assert states == [SessionState.LOST]
-        with pytest.raises(SessionLost):
-            await two.create("/b")
-        with pytest.raises(SessionLost):
-            await one.get("/")
+        outcomes = await asyncio.gather(one.create("/a"), two.create("/b"), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [DiskFailed] * 2
+        assert await states.get() is SessionState.SUSPENDED
+        assert store.is_lost
+        assert store.problem == "cannot write file: broken"
+        for refused in (two.create("/c"), one.get("/kept")):
+            with pytest.raises(SessionLost, match="suspended: cannot write file: broken"):
+                await refused
+        table.error = None
+        assert await states.get() is SessionState.CONNECTED
+        assert (store.is_lost, store.problem) == (False, None)
+        assert await one.children("/") == ["alive", "kept"], "what failed has not happened"
+        assert events == []
+        await two.create("/c")
+        assert len(events) == 1
+        store.check_invariants()
         await store.close()
 
     asyncio.run(main())
-    assert "lost until it is opened again" in caplog.text
+    said = [record.getMessage() for record in caplog.records]
+    assert [text for text in said if "lost until it can be opened again" in text] == said[:1]
+    assert said[1:] == ["the metadata store can be written again"]
+
+
+def _break_log(store: EmbeddedMetadata) -> None:
+    """Every write of SQLite to its log fails until it opens the file again, as after an error of the disk."""
+    assert isinstance(store._table, SqliteTable)
+    (descriptor,) = [
+        int(name)
+        for name in os.listdir("/proc/self/fd")
+        if os.path.realpath(f"/proc/self/fd/{name}") == os.path.realpath(f"{store._table.path}-wal")
+    ]
+    broken = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(broken, descriptor)
+    os.close(broken)
+
+
+@pytest.mark.parametrize("was_written", [False, True])
+def test_file_that_failed_is_opened_again_with_all_that_was_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was_written: bool
+) -> None:
+    monkeypatch.setattr(embedded, "_RETRY_SECONDS_MIN", 0.001)
+
+    async def main() -> None:
+        async with await open_store(tmp_path) as store:
+            session = store.session()
+            await session.create("/before", b"1")
+            await session.create("/alive", ephemeral=True)
+            states: asyncio.Queue[SessionState] = asyncio.Queue()
+            session.add_session_listener(states.put_nowait)
+            if was_written:  # the commit was on the disk, and only the answer failed
+                commit = store._table.commit
+
+                def fail_after(zxid: int, nodes: Mapping[str, TreeNode | None]) -> None:
+                    commit(zxid, nodes)
+                    monkeypatch.undo()
+                    raise DiskFailed("sync", "file", OSError(errno.EIO, "broken"))
+
+                monkeypatch.setattr(store._table, "commit", fail_after)
+            else:
+                _break_log(store)
+            with pytest.raises(DiskFailed):
+                await session.create("/failed")
+            async with asyncio.timeout(10):
+                assert [await states.get() for _ in range(2)] == [SessionState.SUSPENDED, SessionState.CONNECTED]
+            assert await session.children("/") == ["alive", "before"]
+            await session.create("/after")
+        async with await open_store(tmp_path) as store:
+            assert await store.session().children("/") == ["after", "before"]
+            store.check_invariants()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_file_that_is_damaged_or_gone_is_made_again_from_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_gone: bool
+) -> None:
+    monkeypatch.setattr(embedded, "_RETRY_SECONDS_MIN", 0.001)
+    path = tmp_path / FILE_NAME
+
+    async def main() -> None:
+        async with await open_store(tmp_path) as store:
+            session = store.session()
+            await session.create("/before", b"1")
+            states: asyncio.Queue[SessionState] = asyncio.Queue()
+            session.add_session_listener(states.put_nowait)
+            _break_log(store)
+            if is_gone:
+                path.unlink()
+            else:
+                path.write_bytes(b"not a database" * 1000)
+            with pytest.raises((DiskFailed, CorruptMetadata)):
+                await session.create("/failed")
+            async with asyncio.timeout(10):
+                assert [await states.get() for _ in range(2)] == [SessionState.SUSPENDED, SessionState.CONNECTED]
+            await session.create("/after")
+        async with await open_store(tmp_path) as store:
+            assert await store.session().children("/") == ["after", "before"]
+
+    asyncio.run(main())
+    assert (tmp_path / f"{FILE_NAME}.old1").exists() != is_gone
+
+
+def test_sessions_begin_on_a_full_disk_and_are_saved_when_there_is_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "_RETRY_SECONDS_MIN", 0.001)
+
+    async def main() -> None:
+        table = RefusingTable()
+        async with EmbeddedMetadata.in_memory(ManualClock(), table) as store:
+            await store.session().create("/epoch", b"1")
+        async with EmbeddedMetadata.in_memory(ManualClock(), table) as store:
+            table.error = DiskFull("write", "file", OSError(errno.ENOSPC, "no space"))
+            session = store.session()
+            claim = session.multi([SetData("/epoch", b"2"), Create("/controller", ephemeral=True)])
+            outcomes = await asyncio.gather(claim, session.create("/refused"), return_exceptions=True)
+            assert not isinstance(outcomes[0], BaseException)
+            assert isinstance(outcomes[1], DiskFull)
+            assert await session.children("/") == ["controller", "epoch"]
+            assert (await session.get("/epoch")).data == b"2"
+            assert session.state is SessionState.CONNECTED
+            assert store.problem == "cannot write file: no space"
+            assert not store.is_lost
+            assert table.load().nodes["/epoch"].data == b"1"
+            table.error = None
+            assert store._retrying is not None
+            await store._retrying
+            assert store.problem is None
+            assert table.load().nodes["/epoch"].data == b"2", "saved without another write"
+            assert "/controller" not in table.load().nodes
+
+    asyncio.run(main())
 
 
 def test_cancelled_caller_leaves_the_write_and_the_others_alone() -> None:

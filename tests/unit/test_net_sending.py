@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.base.errors import DiskFailed
+from barnabas.net import sending
 from barnabas.net.connection import ConnectionOptions
 from barnabas.net.server import ListenerSpec, ServerOptions
 from tests.support.network import (
@@ -340,3 +342,83 @@ def test_bad_reader_of_a_half_sent_range_does_not_stop_the_others(path: str) -> 
             await until(lambda: stuck.releases == 1)
 
     run(scenario())
+
+
+def _failing(path: str, error: int) -> DiskFailed:
+    return DiskFailed("read", path, OSError(error, os.strerror(error)))
+
+
+class _BadRange(CountedRange):
+    """Fails where it is told to."""
+
+    fails_in = ""
+
+    def _fail_in(self, place: str) -> None:
+        if place == self.fails_in:
+            raise _failing(self.file.path, errno.EIO)
+
+    def is_resident(self) -> bool:
+        self._fail_in("is_resident")
+        return super().is_resident()
+
+    def read_resident(self) -> bytes | None:
+        self._fail_in("read_resident")
+        return super().read_resident()
+
+    def load(self, ahead_bytes: int = 0) -> None:
+        self._fail_in("load")
+        super().load(ahead_bytes)
+
+
+@pytest.mark.parametrize(
+    ("place", "length", "is_cold"),
+    [("read_resident", 100, False), ("is_resident", 30_000, False), ("load", 30_000, True)],
+)
+def test_disk_that_fails_under_a_reply_is_reported_with_its_file(
+    path: str, place: str, length: int, is_cold: bool
+) -> None:
+    sendable = _BadRange(path, 0, length, is_cold)
+    sendable.fails_in = place
+
+    async def scenario() -> None:
+        async with serving(answer=lambda slot, frame: slot.complete([b"head", sendable])) as served:
+            _, writer = await served.connect()
+            writer.write(framed(b"fetch"))
+            await until(lambda: len(served.file_failures) > 0)
+            assert {failure.path for failure in served.file_failures} == {path}
+            await until(lambda: sendable.releases == 1)
+            writer.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("pieces", [2, 3], ids=["sendfile", "one call"])
+@pytest.mark.parametrize(("error", "is_reported"), [(errno.EIO, True), (errno.ECONNRESET, False)])
+def test_failure_of_the_file_is_told_from_one_of_the_socket(
+    path: str, monkeypatch: pytest.MonkeyPatch, pieces: int, error: int, is_reported: bool
+) -> None:
+    def fail(*arguments: object) -> int:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "sendfile", fail)
+    monkeypatch.setattr(sending, "send_framed_range", fail)
+    sendable = CountedRange(path, 0, 30_000)
+
+    async def scenario() -> None:
+        reply = [b"head", sendable, b"tail"][:pieces]
+        async with serving(answer=lambda slot, frame: slot.complete(reply)) as served:
+            reader, writer = await served.connect()
+            writer.write(framed(b"fetch"))
+            assert len(await read_all(reader)) < 30_000
+            assert [failure.path for failure in served.file_failures] == [path] * is_reported
+            assert sendable.releases == 1
+            writer.close()
+
+    run(scenario())
+
+
+async def read_all(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""

@@ -29,6 +29,7 @@ def test_listeners_have_names_and_advertised_addresses() -> None:
                 ListenerSpec("OUTSIDE", "127.0.0.1", 0, advertised_host="broker.example", advertised_port=9999)
             )
             everywhere = await served.server.listen(ListenerSpec("ANY", "", 0))
+            served.server.accept()
             assert (outside.advertised_host, outside.advertised_port) == ("broker.example", 9999)
             assert (served.listener.advertised_host, served.listener.advertised_port) == (
                 "127.0.0.1",
@@ -187,7 +188,7 @@ def test_stop_answers_what_was_taken_and_accepts_nobody() -> None:
 async def just_accepted(served: Served, turns: int) -> AsyncIterator[socket.socket]:
     """A client whose connection the server has taken so many turns of the loop ago."""
     with socket.create_connection(("127.0.0.1", served.listener.port), timeout=5) as client:
-        (listening,) = served.server._listening
+        (listening,) = served.server._listening.values()
         assert isinstance(listening, SocketListening)
         listening._accept_waiting()
         for _ in range(turns):

@@ -80,6 +80,11 @@ LOG_END_OFFSET: Final = Description(
     GAUGE, "barnabas_log_end_offset", "Offset that the next record will get.", _PARTITION)
 LOG_DIRECTORIES_OFFLINE: Final = Description(
     GAUGE, "barnabas_log_directories_offline", "Log directories that failed; they stay offline until a restart.")
+LOG_DIRECTORY_FREE_BYTES: Final = Description(
+    GAUGE, "barnabas_log_directory_free_bytes", "Space that is left on the disk of a log directory.", ("directory",))
+LOG_DIRECTORY_FULL: Final = Description(
+    GAUGE, "barnabas_log_directory_full",
+    "1 while writes to a log directory are refused for lack of space, otherwise 0.", ("directory",))
 FLUSH_SECONDS: Final = Description(
     HISTOGRAM, "barnabas_flush_seconds",
     "Time to sync the files of one log to the disk. Its count is the number of flushes.", (), _FLUSH_BOUNDS)
@@ -161,7 +166,15 @@ SECTIONS: Final = (
     Section(
         "Logs",
         "Partitions of internal topics that never held a record have no lines.",
-        (LOG_BYTES, LOG_START_OFFSET, LOG_END_OFFSET, LOG_DIRECTORIES_OFFLINE, FLUSH_SECONDS),
+        (
+            LOG_BYTES,
+            LOG_START_OFFSET,
+            LOG_END_OFFSET,
+            LOG_DIRECTORIES_OFFLINE,
+            LOG_DIRECTORY_FREE_BYTES,
+            LOG_DIRECTORY_FULL,
+            FLUSH_SECONDS,
+        ),
     ),
     Section(
         "Compaction",

@@ -2,7 +2,7 @@
 
 ```
 start   what Kafka left > metadata store > identity > logs (recovery, in threads) > image > served partitions >
-        listeners > registration
+        ports > registration > accepting
 stop    listeners (requests in flight finish) > what is being written > logs (flushed, marked clean) > metadata store
 ```
 
@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -38,6 +38,7 @@ from barnabas.broker.handlers.fetch import FetchHandler
 from barnabas.broker.handlers.offset_commit import OffsetCommitHandler
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.handlers.sole_fetch import SoleFetchHandler
+from barnabas.broker.health import BrokerState, Health, health_of
 from barnabas.broker.internal_topics import InternalTopics
 from barnabas.broker.measures import measure_broker, measure_lags
 from barnabas.broker.rebuilding import open_metadata
@@ -48,6 +49,7 @@ from barnabas.broker.slices import Slices
 from barnabas.groups.measures import measure_group_states, measure_groups
 from barnabas.metadata.controllership import claim_controller
 from barnabas.metadata.embedded import EmbeddedMetadata
+from barnabas.metadata.errors import SessionLost
 from barnabas.metadata.identity import ProducerIds, ensure_cluster_id, ensure_layout, register_broker
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.table import MemoryTable
@@ -63,7 +65,7 @@ from barnabas.replication.replicas import Replicas
 from barnabas.replication.tick import AppendTick
 from barnabas.replication.workers import perform
 from barnabas.storage.descriptors import handles_capacity, raise_descriptor_limit
-from barnabas.storage.directories import AllDirectoriesOffline
+from barnabas.storage.directory import LogDirectory
 from barnabas.storage.handles import Handles
 from barnabas.storage.manager import LogManager
 from barnabas.storage.opening import OpeningProgress, OpeningReport
@@ -72,6 +74,7 @@ from barnabas.wire.apis import ApiKey
 logger = logging.getLogger(__name__)
 
 HOUSEKEEPING_SECONDS: Final = 1.0
+FINISHING_SECONDS: Final = 5.0
 SESSION_EVICTION_MS: Final = 120_000
 STOP_GRACE_SECONDS: Final = 5.0
 
@@ -140,6 +143,15 @@ class Broker:
         """The limits of its listeners that hold now."""
         return self._server.options
 
+    @property
+    def health(self) -> Health:
+        if self._is_stopping:
+            return Health(BrokerState.STOPPING)
+        if not self._is_ready:
+            return Health(BrokerState.STARTING)
+        metadata = self._metadata
+        return health_of(self.logs.directories, metadata.problem, is_metadata_lost=metadata.is_lost)
+
     # -- starting ------------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
@@ -158,6 +170,7 @@ class Broker:
             adopt = partial(adopt_directories, parts.files, parts.clock, parts.random, log_dirs, self.node_id)
             await loop.run_in_executor(executor, adopt)
             metadata = await open_metadata(parts.files, parts.clock, log_dirs)
+        self._metadata = metadata
         stack.push_async_callback(metadata.close)
         store = metadata.session()
         stack.push_async_callback(store.close)
@@ -169,15 +182,28 @@ class Broker:
         watcher = MetadataWatcher(store)
         image = await watcher.load()
         writer = TopicWriter(controllership, parts.random)
-        await writer.finish_interrupted(image)
+        await self._finish_interrupted(writer, watcher)
 
         self.logs = await self._open_logs(cluster_id, image, executor)
         log_config = partial(settings.log_config, broker_id=self.node_id)
-        self.replicas = Replicas(self.node_id, self.logs, lambda image, topic: log_config(image, topic=topic), executor)
-        server = Server(parts.network or SocketNetwork(), self._connect, settings.config.server_options(), executor)
+        self.replicas = Replicas(
+            self.node_id,
+            self.logs,
+            lambda image, topic: log_config(image, topic=topic),
+            executor,
+            self._on_log_failure,
+        )
+        self.logs.on_offline = lambda directory: self.replicas.drop(directory.lost)
+        server = Server(
+            parts.network or SocketNetwork(),
+            self._connect,
+            settings.config.server_options(),
+            executor,
+            self.logs.on_file_failure,
+        )
         self._server = server
         self.tick = AppendTick(
-            loop, parts.clock, self._on_write_failure, server.flush_replies, self._on_bug, self._flush_seconds
+            loop, parts.clock, self._on_log_failure, server.flush_replies, self._on_bug, self._flush_seconds
         )
         stack.push_async_callback(self.tick.drain)
         watcher.subscribe(self._follow)
@@ -190,6 +216,7 @@ class Broker:
         auto_creation = AutoCreation(writer)
         stack.push_async_callback(auto_creation.stop)
         self.groups = self._make_groups(loop, writer)
+        self.logs.on_offline = self._on_offline
         self.services = Services(
             broker_id=self.node_id,
             cluster_id=cluster_id,
@@ -213,7 +240,17 @@ class Broker:
         self.listeners = tuple([await server.listen(spec) for spec in settings.config.listeners])
         await register_broker(store, self._registration())
         await self.replicas.wait_for(lambda image: self.node_id in image.brokers)
+        server.accept()  # not before: a client's first question is who the brokers are
         self._is_ready = True
+
+    async def _finish_interrupted(self, writer: TopicWriter, watcher: MetadataWatcher) -> None:
+        """What a crash has left half done in the metadata. Where that cannot be written now, it is tried again."""
+        try:
+            await writer.finish_interrupted(watcher.image)
+        except (DiskFailed, SessionLost) as error:
+            logger.warning("topics that a crash left half created or deleted have to wait: %s", error)
+            task = asyncio.create_task(_finish_later(writer, watcher))
+            self._stack.push_async_callback(_cancel, task)
 
     async def _open_logs(self, cluster_id: str, image: ClusterImage, executor: ThreadPoolExecutor) -> LogManager:
         parts, settings = self._parts, self.settings
@@ -225,7 +262,6 @@ class Broker:
             cluster_id=cluster_id,
             node_id=self.node_id,
             handles=Handles(handles_capacity(raise_descriptor_limit())),
-            on_offline=lambda directory: self.replicas.drop_offline(),
             flush_seconds=self._flush_seconds,
         )
         loop = asyncio.get_running_loop()
@@ -299,14 +335,7 @@ class Broker:
         address = self.settings.config.metrics_listen
         if address is None:
             return
-        from barnabas.broker.http import BrokerState, Health, http_port  # only a broker with this port pays for it
-
-        def health() -> Health:
-            if self._is_stopping:
-                return Health(BrokerState.STOPPING)
-            if not self._is_ready:
-                return Health(BrokerState.STARTING)
-            return Health(BrokerState.READY, tuple([one.path for one in self.logs.offline_directories]))
+        from barnabas.broker.http import http_port  # only a broker with this port pays for it
 
         async def prepare() -> None:
             if self._group_lags is not None:
@@ -314,7 +343,7 @@ class Broker:
 
         network = self._parts.network or SocketNetwork()
         listening = await self._stack.enter_async_context(
-            http_port(network, address, self.metrics, health, prepare, executor)
+            http_port(network, address, self.metrics, lambda: self.health, prepare, executor)
         )
         self.metrics_port = listening.port
 
@@ -358,7 +387,9 @@ class Broker:
         try:
             while True:
                 await asyncio.sleep(HOUSEKEEPING_SECONDS)
-                for work in self.logs.due_work(self._parts.clock.steady_ms()):
+                now_ms = self._parts.clock.steady_ms()
+                self.replicas.retry(now_ms)
+                for work in self.logs.due_work(now_ms):
                     task = asyncio.create_task(perform(work, executor))
                     running.add(task)
                     task.add_done_callback(running.discard)
@@ -378,12 +409,13 @@ class Broker:
         self._server.options = self.settings.current_config(image, self.node_id).server_options()
         self.logs.reconfigure(self.settings.current_log_manager_config(image, self.node_id))
 
-    def _on_write_failure(self, partition: Partition, error: DiskFailed) -> None:
-        logger.error("%s: %s", partition.name, error)
-        try:
-            self.logs.on_write_failure(partition.name, error)
-        except AllDirectoriesOffline as failure:
-            logger.critical("%s", failure)
+    def _on_log_failure(self, partition: Partition, error: DiskFailed) -> None:
+        self.logs.on_log_failure(partition.name, error)
+
+    def _on_offline(self, directory: LogDirectory) -> None:
+        """Nothing of a failed directory is served any more; groups whose partitions lie there are told so."""
+        self.replicas.drop(directory.lost)
+        self.groups.follow(self.replicas.image)
 
     # -- stopping ------------------------------------------------------------------------------------------------
 
@@ -399,6 +431,14 @@ class Broker:
     def drop_connections(self) -> None:
         """Ends every connection at once; answers that are on their way are lost."""
         self._server.drop_connections()
+
+
+async def _finish_later(writer: TopicWriter, watcher: MetadataWatcher) -> None:
+    while True:
+        await asyncio.sleep(FINISHING_SECONDS)
+        with suppress(DiskFailed, SessionLost):
+            await writer.finish_interrupted(watcher.image)
+            return
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

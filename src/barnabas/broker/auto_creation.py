@@ -22,6 +22,7 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
+_WARNING_SECONDS: Final = 60.0
 _TOGETHER_MAX: Final = 100
 """Whoever asks for more has to ask again."""
 

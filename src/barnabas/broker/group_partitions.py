@@ -86,13 +86,14 @@ class ServedLeadership:
             self._partition.watchers.pop(watcher, None)
 
     async def read(self, offset: Offset, max_bytes: int) -> Buffer:
-        found = self._partition.log.read(offset, max_bytes).slice
-        if found is None:
-            return b""
-        try:
-            return await asyncio.get_running_loop().run_in_executor(None, found.read)
-        finally:
-            found.release()
+        with self._partition.reporting():
+            found = self._partition.log.read(offset, max_bytes).slice
+            if found is None:
+                return b""
+            try:
+                return await asyncio.get_running_loop().run_in_executor(None, found.read)
+            finally:
+                found.release()
 
 
 def _ignore(error: DiskFailed | None) -> None:

@@ -5,8 +5,7 @@
 | `/metrics` | every metric in Prometheus's text format (0.0.4), and those of the process |
 | `/healthz` | 200 when the broker is ready, else 503; the body says why, as JSON |
 
-Health is what the broker as a whole can do: a directory that failed is named, but with the others it goes on serving,
-and restarting it would heal nothing.
+What a broker's health is made of is in `barnabas.broker.health`.
 
 A connection carries one request and is closed:
 
@@ -36,6 +35,7 @@ import h11
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from barnabas.base.metrics import Metrics
+from barnabas.broker.health import Health
 from barnabas.broker.metrics_text import CONTENT_TYPE, text_pieces
 from barnabas.net.stream import ListenAddress, Listening, Network
 
@@ -47,22 +47,6 @@ _PROCESS_SECONDS_MAX: Final = 2.0
 """When all workers wait for a disk that does not answer, the metrics come without those of the process."""
 _SAMPLES_TOGETHER: Final = 100
 """Samples that are written before other work gets its turn: a quarter of a millisecond, mostly."""
-
-
-class BrokerState(Enum):
-    STARTING = "starting"
-    READY = "ready"
-    STOPPING = "stopping"
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    state: BrokerState
-    offline_directories: tuple[str, ...] = ()
-
-    @property
-    def is_healthy(self) -> bool:
-        return self.state is BrokerState.READY
 
 
 @asynccontextmanager
@@ -80,7 +64,8 @@ async def http_port(
     cannot be had. Leaving it ends every exchange and returns when none is left.
     """
     port = _Port(asyncio.get_running_loop(), metrics, read_health, prepare, executor)
-    listening = await network.listen(address, port)
+    listening = await network.listen(address)
+    listening.accept(port)
     try:
         yield listening
     finally:
@@ -104,7 +89,12 @@ class _Answer:
 
 
 def _health_answer(health: Health) -> _Answer:
-    fields = {"state": health.state.value, "offline_directories": health.offline_directories}
+    fields = {
+        "state": health.state.value,
+        "problems": health.problems,
+        "offline_directories": health.offline_directories,
+        "full_directories": health.full_directories,
+    }
     status = HTTPStatus.OK if health.is_healthy else HTTPStatus.SERVICE_UNAVAILABLE
     return _Answer(status, json.dumps(fields).encode() + b"\n", "application/json")
 

@@ -82,6 +82,17 @@ def _measure_logs(metrics: Metrics, logs: LogManager) -> None:
     show(table.LOG_END_OFFSET, attrgetter("end_offset"))
     metrics.reading(table.LOG_DIRECTORIES_OFFLINE, lambda: len(logs.offline_directories))
 
+    def free_bytes() -> Iterator[Sample]:
+        for one in logs.directories.online:
+            if one.space.free_bytes is not None:
+                yield Sample((one.path,), one.space.free_bytes)
+
+    metrics.readings(table.LOG_DIRECTORY_FREE_BYTES, free_bytes)
+    metrics.readings(
+        table.LOG_DIRECTORY_FULL,
+        lambda: [Sample((one.path,), int(one.space.refusal is not None)) for one in logs.directories.online],
+    )
+
 
 def _measure_cleaner(metrics: Metrics, cleaner: LogCleaner) -> None:
     metrics.reading(table.CLEANER_RUNNING, lambda: cleaner.running_count)

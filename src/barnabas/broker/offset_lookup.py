@@ -69,8 +69,9 @@ async def find_offset(partition: Partition, timestamp: TimestampMs, upper: Offse
         return FoundOffset(offset=log.log_start_offset, leader_epoch=NO_EPOCH if epoch is None else epoch)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
-    await _bring_in(partition, timestamp, workers)
-    found = log.find_largest_timestamp() if timestamp == MAX_TIMESTAMP else log.find_timestamp(timestamp)
+    with partition.reporting():
+        await _bring_in(partition, timestamp, workers)
+        found = log.find_largest_timestamp() if timestamp == MAX_TIMESTAMP else log.find_timestamp(timestamp)
     if found is None or found.offset >= upper:
         return NOTHING
     return FoundOffset(found.timestamp, found.offset, found.leader_epoch)

@@ -8,7 +8,7 @@ which none of these partitions belongs. `rebuild` makes the file from what the d
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from random import Random
 
@@ -97,6 +97,7 @@ def require_metadata(files: FileSystem, log_dirs: Sequence[str]) -> None:
     path = os.path.join(log_dirs[0], FILE_NAME)
     if files.exists(path):
         return
+    _refuse_other_order(files, log_dirs)
     for directory in log_dirs:
         if traces := _traces(files, directory):
             if files.exists(lock_path := os.path.join(directory, LOCK)):
@@ -105,6 +106,13 @@ def require_metadata(files: FileSystem, log_dirs: Sequence[str]) -> None:
                 f"{directory} {traces}, but there is no {path}: restore that file from a backup, "
                 f"or make it anew from the logs with `{rebuild_command(log_dirs)}`"
             )
+
+
+def _refuse_other_order(files: FileSystem, log_dirs: Sequence[str]) -> None:
+    for directory in log_dirs[1:]:
+        with suppress(DiskFailed):  # the directory's own failure, which opening it will report
+            if files.exists(os.path.join(directory, FILE_NAME)):
+                raise MetadataLost(f"{FILE_NAME} is in {directory}: name that directory first, as it was before")
 
 
 def _traces(files: FileSystem, directory: str) -> str | None:
@@ -143,6 +151,7 @@ def rebuild(
             if not files.is_directory(directory):
                 raise CannotRebuild(f"{directory} is not a directory")
             stack.callback(files.lock(os.path.join(directory, LOCK)).release)
+        _refuse_other_order(files, log_dirs)
         if not replace:
             _require_unreadable(files, log_dirs[0])
         notes: list[str] = []

@@ -35,7 +35,7 @@ def rebuild(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be written, and change nothing.")] = False,
 ) -> None:
-    """Make a lost or damaged metadata file anew from the log directories.
+    """Make the metadata file anew from the log directories.
 
     Topics, their ids, partitions and leader epochs are found there; other settings of topics and brokers are not. Stop
     the broker first. No log is touched, and an old file is kept under another name.

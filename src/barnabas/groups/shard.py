@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from barnabas.base.clock import Moment
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.ids import Offset
-from barnabas.base.logs import fields
+from barnabas.base.logs import RepeatedWarning, fields
 from barnabas.base.timers import LoopTimers, Timer
 from barnabas.groups.batches import build_batch
 from barnabas.groups.effects import CancelTimer, DurableRecord, Effects, StoryEvent, TimerKey
@@ -55,6 +55,7 @@ _BUILT_TOGETHER = 200
 _REVIVED_TOGETHER = 20
 _TIMER_AGAIN_MS = 1000
 _LOAD_AGAIN_MS = 10_000
+_WARNING_SECONDS = 60.0
 
 _CODES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -117,6 +118,9 @@ class GroupShard:
         self._commit_timer = Timer(self._commit_timed_out)
         self._retry_timer = Timer(self._load)
         self._fields = fields(topic=OFFSETS_TOPIC, partition=partition.index)
+        self._has_loaded = False
+        self._reloading = RepeatedWarning(logger, world.loop.time, _WARNING_SECONDS)
+        """On a full disk every commit has it loaded anew."""
         self._loading: asyncio.Task[None] | None = None
         partition.watch(self._on_partition_changed)
         self._load()
@@ -139,6 +143,8 @@ class GroupShard:
             async with world.loading_turn:
                 count = await self._replay_all()
         except BarnabasError as error:
+            if not partition.is_led:  # its directory went offline for this
+                return
             self.status = ShardStatus.FAILED
             logger.error("groups of partition %d cannot be loaded: %s", partition.index, error, extra=self._fields)
             world.timers.start(self._retry_timer, _LOAD_AGAIN_MS)
@@ -147,7 +153,7 @@ class GroupShard:
             return  # whoever follows the partitions closes this shard
         self.status = ShardStatus.ACTIVE
         seconds = world.loop.time() - began
-        if count:
+        if count and not self._has_loaded:
             logger.info(
                 "groups of partition %d: %d records loaded in %.3f s",
                 partition.index,
@@ -155,6 +161,7 @@ class GroupShard:
                 seconds,
                 extra=self._fields,
             )
+        self._has_loaded = True
         world.on_loaded(self, seconds)
 
     async def _replay_all(self) -> int:
@@ -231,7 +238,13 @@ class GroupShard:
     def _reload(self, error: BarnabasError) -> None:
         if self.status is not ShardStatus.ACTIVE:
             return
-        logger.warning("groups of partition %d are loaded anew: %s", self.partition.index, error, extra=self._fields)
+        self._reloading.warn(
+            "groups of partition %d are loaded anew: %s",
+            self.partition.index,
+            error,
+            topic=OFFSETS_TOPIC,
+            partition=self.partition.index,
+        )
         self._give_up(ShardStatus.LOADING)
         self._load()
 
@@ -302,8 +315,7 @@ class GroupShard:
 
     def _append_together(self, together: list[Effects]) -> None:
         if self.status is not ShardStatus.ACTIVE:  # an earlier batch of this tick has failed
-            for effects in together:
-                _answer(effects, ErrorCode.NOT_COORDINATOR)
+            _turn_away(together)
             return
         world = self._world
         records = [record for effects in together for record in effects.records]
@@ -311,8 +323,11 @@ class GroupShard:
             batch = build_batch(records, world.now().wall_ms, world.codec, self.partition.batch_bytes_max)
             last_offset = self.partition.append(batch, self._reload)
         except DiskFailed as error:
-            self._uncommitted.append((self.partition.end_offset, together))
-            self._reload(error)
+            if self.status is ShardStatus.ACTIVE:
+                self._uncommitted.append((self.partition.end_offset, together))
+                self._reload(error)
+            else:  # the directory went offline for this, and the shard was closed
+                _turn_away(together)
         except BarnabasError as error:
             self._refuse(together, error)
         else:
@@ -373,6 +388,11 @@ class GroupShard:
     def is_idle(self) -> bool:
         """Nothing is on its way to the log."""
         return not self._unwritten and not self._uncommitted
+
+
+def _turn_away(together: Sequence[Effects]) -> None:
+    for effects in together:
+        _answer(effects, ErrorCode.NOT_COORDINATOR)
 
 
 def _answer(effects: Effects, code: ErrorCode) -> None:

@@ -12,8 +12,19 @@ event loop, and nothing else touches the tree. A refused write is answered after
 been refused for what an earlier one of the same group did.
 
 A crash leaves what was committed. Ephemerals are in memory alone: they vanish with the process, as they would with the
-session. A commit that fails for lack of space refuses its group and changes nothing; any other failure of the disk ends
-every session, because nobody knows what the file holds until it is opened again.
+session.
+
+```
+            no space                          any other failure of the disk
+   sound ─────────────▶ full   │   sound, full ─────────────────────────────▶ lost
+     ▲                   │     │     ▲                                          │
+     └── a commit fits ──┘     │     └── opened again, and says what memory says ─┘
+```
+While it is full, writes are refused and change nothing, except those that make an ephemeral: a session needs no disk,
+so a broker starts and registers on a full one. What else such a write changes (the controller's epoch) is committed
+with the next write that fits; a crash before that forgets it. While it is lost nobody knows what the file holds:
+sessions are suspended until it could be opened again and brought in line with the tree, which has all that was
+acknowledged. A write that failed has then not happened.
 
 Several sessions may share one store: a test or a simulation has one for each broker, over a `MemoryTable` whose commits
 need no thread.
@@ -22,7 +33,7 @@ need no thread.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
@@ -31,38 +42,34 @@ from typing import Final, Self
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, DiskFull
 from barnabas.base.filesystem import FileSystem
-from barnabas.metadata.errors import NoNode, SessionLost, StoreError
-from barnabas.metadata.paths import check_path
-from barnabas.metadata.store import (
-    ANY_VERSION,
-    Create,
-    Delete,
-    Node,
-    Operation,
-    Result,
-    SessionListener,
-    SessionState,
-    SetData,
-    Stat,
-    Watch,
-)
+from barnabas.base.logs import RepeatedWarning
+from barnabas.metadata.embedded_session import EmbeddedSession
+from barnabas.metadata.errors import SessionLost, StoreError
+from barnabas.metadata.store import Create, Delete, Operation, Result, SessionState
 from barnabas.metadata.table import MemoryTable, NodeTable, SqliteTable
-from barnabas.metadata.tree import Draft, Tree, WriteContext
-from barnabas.metadata.watches import Watches
+from barnabas.metadata.tree import Draft, Tree, TreeNode, WriteContext
 
 _log: Final = logging.getLogger(__name__)
 
 _GROUP_LENGTH_MAX: Final = 256
 _SESSION_NUMBER_BITS: Final = 20
+_RETRY_SECONDS_MIN: Final = 0.1
+_RETRY_SECONDS_MAX: Final = 10.0
+_WARNING_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Write:
     """`operations` is None for the end of a session."""
 
-    session: "EmbeddedSession"
+    session: EmbeddedSession
     operations: Sequence[Operation] | None
     answer: asyncio.Future[list[Result]]
+
+    @property
+    def is_of_the_session(self) -> bool:
+        """Whether it makes something that lives as long as the session."""
+        return any(isinstance(one, Create) and one.ephemeral for one in self.operations or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,15 @@ class EmbeddedMetadata:
         self._sessions: list[EmbeddedSession] = []
         self._session_number = 0
         self._is_open = True
+        self._committing = asyncio.Lock()
+        self._full = RepeatedWarning(_log, clock.monotonic, _WARNING_SECONDS)
+        self._failure: BarnabasError | None = None
+        """Why the last commit failed."""
+        self._retrying: asyncio.Task[None] | None = None
+        self._unsaved: dict[str, TreeNode | None] = {}
+        """What was done in memory, while there was no space for it."""
+        self.is_lost = False
+        """Whether the file must be opened again."""
 
     @classmethod
     async def open(cls, directory: str, files: FileSystem, clock: Clock) -> Self:
@@ -107,7 +123,12 @@ class EmbeddedMetadata:
         table = MemoryTable() if table is None else table
         return cls(table, table.load(), clock, None)
 
-    def session(self) -> "EmbeddedSession":
+    @property
+    def problem(self) -> str | None:
+        """Why nothing can be written now."""
+        return None if self._failure is None else str(self._failure)
+
+    def session(self) -> EmbeddedSession:
         assert self._is_open
         self._session_number += 1
         # Like ZooKeeper's: unique across restarts without being stored.
@@ -120,12 +141,17 @@ class EmbeddedMetadata:
         """Ends every session, in order, after the writes that wait."""
         if self._is_open:
             self._is_open = False
+            if self._retrying is not None:
+                self._retrying.cancel()
+                await asyncio.gather(self._retrying, return_exceptions=True)
             for session in list(self._sessions):
                 await session.close()
             if self._writer is not None:
                 await self._writer
             try:
                 await self._block(self._table.close)
+            except BarnabasError as error:  # what is committed is, and nothing else would have been done
+                _log.error("the metadata store could not be closed in order: %s", error)
             finally:
                 if self._executor is not None:
                     self._executor.shutdown()
@@ -141,10 +167,8 @@ class EmbeddedMetadata:
     def check_invariants(self) -> None:
         self._tree.check_invariants()
 
-    def submit(
-        self, session: "EmbeddedSession", operations: Sequence[Operation] | None
-    ) -> asyncio.Future[list[Result]]:
-        """For sessions: puts a write, or the session's end, behind those that wait."""
+    def submit(self, session: EmbeddedSession, operations: Sequence[Operation] | None) -> asyncio.Future[list[Result]]:
+        """For sessions: puts a write, or with None the session's end, behind those that wait."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[list[Result]] = loop.create_future()
         self._queue.append(_Write(session, operations, answer))
@@ -173,17 +197,20 @@ class EmbeddedMetadata:
         outcomes = [self._try(draft, write) for write in group]
         if draft.nodes:
             try:
-                await self._block(self._table.commit, draft.zxid, draft.nodes)
+                await self._commit(draft.zxid, draft.nodes)
             except DiskFull as error:
-                _refuse(group, error)
-                return
+                self._become_full(error)
+                _refuse([write for write in group if not write.is_of_the_session], error)
+                draft = Draft(self._tree)
+                outcomes = [self._try(draft, write) for write in group if write.is_of_the_session]
+                self._unsaved.update(draft.nodes)
             except BarnabasError as error:
+                self._tree.zxid = draft.zxid  # the file may have these positions: they are not given again
                 _refuse(group, error)
-                self._fail(str(error))
+                self._become_lost(error)
                 return
             except BaseException:  # our bug, or the loop stops: nobody may wait for an answer for ever
-                _refuse(group, SessionLost("the metadata store stopped in the middle of a write"))
-                self._fail("it stopped in the middle of a write")
+                self._end_all(SessionLost("the metadata store stopped in the middle of a write"), group)
                 raise
         for outcome in outcomes:
             if outcome.write.answer.done():  # whoever asked was cancelled meanwhile
@@ -225,14 +252,81 @@ class EmbeddedMetadata:
         if not write.answer.done():
             write.answer.set_result([])
 
-    def _fail(self, reason: str) -> None:
-        _log.error("the metadata store is lost until it is opened again: %s", reason)
+    # -- failing, and coming back --------------------------------------------------------------------------------
+
+    async def _commit(self, zxid: int, nodes: Mapping[str, TreeNode | None]) -> None:
+        """Makes these durable, and what there was no space for before."""
+        async with self._committing:
+            if self.is_lost:  # while this waited for its turn
+                raise SessionLost(f"the metadata store has failed: {self._failure}")
+            await self._block(self._table.commit, zxid, {**self._unsaved, **nodes})
+            self._unsaved.clear()
+        self._become_sound()
+
+    def _become_full(self, error: DiskFull) -> None:
+        if self._failure is None:
+            self._full.warn("nothing can be changed in the metadata store until there is space: %s", error)
+        self._fail(error)
+
+    def _become_lost(self, error: BarnabasError) -> None:
+        if not self.is_lost:
+            _log.error("the metadata store is lost until it can be opened again: %s", error)
+            self.is_lost = True
+            self._fail(error)
+            for session in list(self._sessions):
+                session.change_state(SessionState.SUSPENDED)
+            self._refuse_queue(SessionLost(f"the metadata store has failed: {error}"))
+
+    def _become_sound(self) -> None:
+        if self._failure is None:
+            return
+        self._failure = None
+        _log.info("the metadata store can be written again")
+        if self.is_lost:
+            self.is_lost = False
+            for session in list(self._sessions):
+                session.change_state(SessionState.CONNECTED)
+
+    def _fail(self, error: BarnabasError) -> None:
+        self._failure = error
+        if self._retrying is None or self._retrying.done():
+            self._retrying = asyncio.get_running_loop().create_task(self._retry(), name="metadata retry")
+
+    async def _retry(self) -> None:
+        """Tries, less and less often, until the store is sound: nobody else may write for a long time."""
+        seconds = _RETRY_SECONDS_MIN
+        while self._failure is not None:
+            await asyncio.sleep(seconds)
+            seconds = min(2 * seconds, _RETRY_SECONDS_MAX)
+            try:
+                if self.is_lost:
+                    await self._restore()
+                else:
+                    await self._commit(self._tree.zxid, {})
+            except DiskFull as error:
+                self._failure = error
+            except BarnabasError as error:
+                self._failure = error
+                self._become_lost(error)
+
+    async def _restore(self) -> None:
+        async with self._committing:
+            await self._block(self._table.restore, self._tree.zxid, dict(self._tree.nodes))
+            self._unsaved.clear()
+        self._become_sound()
+
+    def _end_all(self, reason: SessionLost, group: Sequence[_Write]) -> None:
+        """It goes no further: whoever waits is told."""
+        _refuse(group, reason)
         sessions, self._sessions = self._sessions, []
         for session in sessions:
             session.lose()
+        self._refuse_queue(reason)
+
+    def _refuse_queue(self, reason: SessionLost) -> None:
         waiting = [write for write in self._queue if write.operations is not None]
         self._queue = deque(write for write in self._queue if write.operations is None)
-        _refuse(waiting, SessionLost(f"the metadata store failed: {reason}"))
+        _refuse(waiting, reason)
 
     async def _block(self, function: Callable[..., None], *arguments: object) -> None:
         """Calls what may wait for the disk."""
@@ -240,105 +334,6 @@ class EmbeddedMetadata:
             function(*arguments)
         else:
             await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
-
-
-class EmbeddedSession:
-    """One session of an embedded store: a `MetadataStore`."""
-
-    def __init__(self, store: EmbeddedMetadata, session_id: int, tree: Tree) -> None:
-        self._store = store
-        self._session_id = session_id
-        self._tree = tree
-        self._state = SessionState.CONNECTED
-        self._listeners: list[SessionListener] = []
-        self.watches = Watches()
-
-    @property
-    def session_id(self) -> int:
-        return self._session_id
-
-    @property
-    def state(self) -> SessionState:
-        return self._state
-
-    def add_session_listener(self, listener: SessionListener) -> None:
-        self._listeners.append(listener)
-
-    def remove_session_listener(self, listener: SessionListener) -> None:
-        self._listeners.remove(listener)
-
-    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        [created] = await self.multi([Create(path, data, ephemeral, sequential)])
-        assert isinstance(created, str)
-        return created
-
-    async def get(self, path: str, watch: Watch | None = None) -> Node:
-        node = self._read(path, watch)
-        if node is None:
-            raise NoNode(path)
-        return node
-
-    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
-        return [self._read(path, watch) for path in paths]
-
-    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        self._require_connected()
-        check_path(path)
-        if watch is not None:
-            self.watches.add_data(path, watch)
-        return self._tree.stat(path)
-
-    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        self._require_connected()
-        check_path(path)
-        if self._tree.node(path) is None:
-            raise NoNode(path)
-        if watch is not None:
-            self.watches.add_children(path, watch)
-        return sorted(self._tree.child_names(path))
-
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        [stat] = await self.multi([SetData(path, data, version)])
-        assert isinstance(stat, Stat)
-        return stat
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
-
-    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
-        self._require_connected()
-        return await self._store.submit(self, operations)
-
-    async def close(self) -> None:
-        if self._state is not SessionState.LOST:
-            ended = self._store.submit(self, None)
-            self.lose()
-            await ended
-
-    def lose(self) -> None:
-        """No operation is accepted any more and no watch is called; those that wait are still done."""
-        self.watches.clear()
-        self.change_state(SessionState.LOST)
-
-    def change_state(self, state: SessionState) -> None:
-        """Tells the listeners. A simulation suspends sessions by it; here nothing else does."""
-        self._state = state
-        for listener in list(self._listeners):
-            listener(state)
-
-    def _read(self, path: str, watch: Watch | None) -> Node | None:
-        self._require_connected()
-        check_path(path)
-        node = self._tree.node(path)
-        if node is None:
-            return None
-        if watch is not None:
-            self.watches.add_data(path, watch)
-        return Node(node.data, node.stat(len(self._tree.child_names(path))))
-
-    def _require_connected(self) -> None:
-        if self._state is not SessionState.CONNECTED:
-            raise SessionLost(f"this session of the metadata store is {self._state.value}")
 
 
 def _refuse(writes: Sequence[_Write], error: BarnabasError) -> None:

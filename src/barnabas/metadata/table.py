@@ -14,10 +14,11 @@ Errors of SQLite become `DiskFull`, `DiskFailed` or `CorruptMetadata` here. Any 
 """
 
 import errno
+import logging
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Final, Protocol
 
 from barnabas.base.errors import BarnabasError, DirectoryLocked, DiskFailed, DiskFull
@@ -25,6 +26,8 @@ from barnabas.base.filesystem import FileSystem
 from barnabas.metadata.errors import CorruptMetadata, NewerMetadata
 from barnabas.metadata.store import NO_OWNER
 from barnabas.metadata.tree import Tree, TreeNode
+
+_log: Final = logging.getLogger(__name__)
 
 FILE_NAME: Final = "barnabas-metadata.db"
 LOCK_NAME: Final = "barnabas-metadata.lock"
@@ -57,6 +60,10 @@ class NodeTable(Protocol):
         """Makes all of it durable, or nothing. None removes a node. Blocks until the disk has it."""
         ...
 
+    def restore(self, zxid: int, nodes: Mapping[str, TreeNode]) -> None:
+        """Begins anew after a commit that failed, whatever it left, and makes durable exactly these nodes."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -78,6 +85,9 @@ class MemoryTable:
             else:
                 self._nodes[path] = node
 
+    def restore(self, zxid: int, nodes: Mapping[str, TreeNode]) -> None:
+        self.commit(zxid, {**dict.fromkeys(self._nodes), **nodes})
+
     def close(self) -> None:
         """Nothing to give back."""
 
@@ -86,6 +96,7 @@ class SqliteTable:
     """The file in a directory, locked against every other process from opening to closing."""
 
     def __init__(self, directory: str, files: FileSystem) -> None:
+        self._files = files
         self.path = os.path.join(directory, FILE_NAME)
         files.make_directory(directory)
         self._lock = files.lock(os.path.join(directory, LOCK_NAME))
@@ -109,6 +120,27 @@ class SqliteTable:
     def commit(self, zxid: int, nodes: Mapping[str, TreeNode | None]) -> None:
         with _translating("write", self.path):
             _commit(self._connection, zxid, nodes)
+
+    def restore(self, zxid: int, nodes: Mapping[str, TreeNode]) -> None:
+        """Opens the file again. One that cannot be read any more is set aside, and another one takes its place."""
+        durable = {path: node for path, node in nodes.items() if node.owner == NO_OWNER}
+        with suppress(sqlite3.Error):
+            self._connection.close()
+        try:
+            if not self._files.exists(self.path):
+                raise CorruptMetadata(f"{self.path} is gone")
+            self._connection = self._connect()
+            stored = self.load().nodes
+        except CorruptMetadata as problem:
+            backup = _set_aside(self._files, self.path)
+            _log.error("the metadata file is made anew: %s (the old one is %s)", problem, backup or "nowhere")
+            _make_file(self._files, self.path, Tree(zxid, durable))
+            self._connection = self._connect()
+            return
+        changed: dict[str, TreeNode | None] = dict.fromkeys(path for path in stored if path not in durable)
+        changed |= {path: node for path, node in durable.items() if stored.get(path) != node}
+        if changed:
+            self.commit(zxid, changed)
 
     def close(self) -> None:
         try:

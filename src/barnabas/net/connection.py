@@ -22,7 +22,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.net.budget import FrameBudget
 from barnabas.net.buffers import ReceiveBuffers
 from barnabas.net.counters import NetworkCounters
@@ -88,6 +88,7 @@ class ConnectionShared:
     budget: FrameBudget | None
     wakefulness: Wakefulness | None
     executor: Executor | None
+    on_file_failure: Callable[[DiskFailed], None]
 
 
 class Connection(FrameReceiver):
@@ -294,7 +295,7 @@ class Connection(FrameReceiver):
             if isinstance(reply, BUFFER_TYPES):
                 pieces.append(reply)
             elif reply is not None:
-                has_ranges |= _add_parts(reply, pieces)
+                has_ranges |= self._add_parts(reply, pieces)
         if has_ranges or (pieces and self._sender is not None):
             self._send(pieces)
         elif pieces:
@@ -309,6 +310,13 @@ class Connection(FrameReceiver):
             self._shared.budget.give_back(answered_bytes)
         if self._is_held:
             self._review_reading()
+
+    def _add_parts(self, parts: Sequence[Piece], pieces: list[Piece]) -> bool:
+        """Adds a reply of several parts; whether there are ranges in it."""
+        if total_bytes(parts) <= INLINED_REPLY_BYTES_MAX:
+            parts = [part if isinstance(part, BUFFER_TYPES) else inlined(part, self) for part in parts]
+        pieces.extend(parts)
+        return not all(isinstance(part, BUFFER_TYPES) for part in parts)
 
     def _send(self, pieces: list[Piece]) -> None:
         if self._sender is None:
@@ -333,6 +341,9 @@ class Connection(FrameReceiver):
     def sender_failed(self, reason: str) -> None:
         _LOG.info("%r closed: %s", self, reason)
         self.abort()
+
+    def file_failed(self, failure: DiskFailed) -> None:
+        self._shared.on_file_failure(failure)
 
     # Pausing, resuming, ending
 
@@ -394,11 +405,3 @@ class Connection(FrameReceiver):
         self._is_closed = True
         if self._is_made:
             self._transport.abort()
-
-
-def _add_parts(parts: Sequence[Piece], pieces: list[Piece]) -> bool:
-    """Adds a reply of several parts; whether there are ranges in it."""
-    if total_bytes(parts) <= INLINED_REPLY_BYTES_MAX:
-        parts = [part if isinstance(part, BUFFER_TYPES) else inlined(part) for part in parts]
-    pieces.extend(parts)
-    return not all(isinstance(part, BUFFER_TYPES) for part in parts)

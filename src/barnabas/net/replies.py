@@ -13,6 +13,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class SendableFile(Protocol):
+    path: str
+
     def fileno(self) -> int: ...
 
     def read_at(self, length: int, position: int) -> bytes: ...

@@ -12,11 +12,13 @@ far as the peer takes it at once. `StreamSender` serves transports that have no 
 network): it reads pieces of bounded size.
 
 Invariants: every range is released exactly once, whatever happens; before each piece a revoked range ends the
-connection; a range that is not in the page cache is loaded in a worker thread first, also when it went cold while the
-peer took its time; one connection sends at most `_TURN_BYTES_MAX` before the loop serves the others.
+connection; a disk that fails ends it too, and the owner is told which file it was; a range that is not in the page
+cache is loaded in a worker thread first, also when it went cold while the peer took its time; one connection sends at
+most `_TURN_BYTES_MAX` before the loop serves the others.
 """
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -25,7 +27,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from typing import Final, Protocol, TypeAlias
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, DiskFailed
+from barnabas.base.filesystem import disk_error
 from barnabas.net.counters import NetworkCounters
 from barnabas.net.framed_range import send_framed_range
 from barnabas.net.replies import BUFFER_TYPES, Piece, SendableRange
@@ -37,6 +40,8 @@ INLINED_REPLY_BYTES_MAX: Final = 16 << 10
 _TURN_BYTES_MAX: Final = 1 << 20
 _STREAM_PIECE_BYTES: Final = 64 << 10
 _READ_AHEAD_BYTES: Final = 4 << 20
+_OF_THE_FILE: Final = frozenset({errno.EIO, errno.EUCLEAN, errno.ESTALE, errno.EBADMSG, errno.EREMOTEIO})
+"""What sendfile says of the file it reads from, and never of a socket."""
 
 
 class SenderOwner(Protocol):
@@ -48,6 +53,10 @@ class SenderOwner(Protocol):
 
     def sender_failed(self, reason: str) -> None:
         """The connection must end: the frame that was begun cannot be completed."""
+        ...
+
+    def file_failed(self, failure: DiskFailed) -> None:
+        """The disk has failed under a range."""
         ...
 
 
@@ -111,6 +120,7 @@ class Sender:
             self._fail(f"cannot send: {error.strerror or error}")
             return
         except BarnabasError as error:
+            self._report(error)
             self._fail(f"cannot send: {error}")
             return
         if is_blocked:
@@ -192,6 +202,7 @@ class Sender:
             self._queue.popleft()
             head.range.release()
         elif isinstance(error, OSError | BarnabasError):
+            self._report(error)
             self._fail(f"cannot read what was to be sent: {error}")
         elif error is not None:
             self._fail("reading what was to be sent failed")
@@ -199,6 +210,10 @@ class Sender:
         else:
             head.is_warm = True
             self.pump()
+
+    def _report(self, error: BaseException) -> None:
+        if isinstance(error, DiskFailed):
+            self._owner.file_failed(error)
 
     def _fail(self, reason: str) -> None:
         self.close()
@@ -264,7 +279,8 @@ class SocketSender(Sender):
             return False
         try:
             return self._can_send() and sendable.is_resident()
-        except BarnabasError:  # it will be met again, where the connection is ended for it
+        except BarnabasError as error:
+            self._report(error)
             return False
 
     def _send_at_once(self, head: bytes, sendable: SendableRange, tail: bytes) -> None:
@@ -275,6 +291,8 @@ class SocketSender(Sender):
                 self._socket.fileno(), head, sendable.file.fileno(), sendable.position, length, tail
             )
         except OSError as error:
+            if error.errno in _OF_THE_FILE:
+                self._report(disk_error("read", sendable.file.path, error))
             sendable.release()
             self._fail(f"cannot send: {error.strerror or error}")
             return
@@ -328,7 +346,12 @@ class SocketSender(Sender):
         return self._socket.send(buffer, socket.MSG_MORE if has_more else 0)
 
     def _send_range(self, sendable: SendableRange, position: int, length: int) -> int:
-        return os.sendfile(self._socket.fileno(), sendable.file.fileno(), position, length)
+        try:
+            return os.sendfile(self._socket.fileno(), sendable.file.fileno(), position, length)
+        except OSError as error:
+            if error.errno in _OF_THE_FILE:
+                raise disk_error("read", sendable.file.path, error) from error
+            raise
 
     def close(self) -> None:
         if self._is_closed:
@@ -393,13 +416,14 @@ def make_sender(
     return StreamSender(transport, loop, executor, counters, owner)
 
 
-def inlined(sendable: SendableRange) -> Piece:
+def inlined(sendable: SendableRange, owner: SenderOwner) -> Piece:
     """The range's bytes in memory, if they can be had without waiting; else the range, for a sender to deal with."""
     if sendable.is_revoked:
         return sendable
     try:
         data = sendable.read_resident()
-    except BarnabasError:
+    except DiskFailed as failure:
+        owner.file_failed(failure)
         return sendable
     if data is None or len(data) < sendable.length:
         return sendable

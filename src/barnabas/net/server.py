@@ -19,6 +19,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Final
 
+from barnabas.base.errors import DiskFailed
 from barnabas.net.budget import FrameBudget
 from barnabas.net.buffers import ReceiveBuffers
 from barnabas.net.connection import (
@@ -54,7 +55,7 @@ class ListenerSpec:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A listener that accepts."""
+    """A listener whose address was taken."""
 
     name: str
     host: str
@@ -91,7 +92,9 @@ class Server:
         handler_factory: Callable[[Connection], ConnectionHandler],
         options: ServerOptions,
         executor: Executor | None = None,
+        on_file_failure: Callable[[DiskFailed], None] = lambda failure: None,
     ) -> None:
+        """`on_file_failure` is called when a file that a reply is sent from cannot be read."""
         loop = asyncio.get_running_loop()
         self.options = options
         self.counters = NetworkCounters()
@@ -108,8 +111,9 @@ class Server:
             budget=None if queued_max is None else FrameBudget(queued_max),
             wakefulness=Wakefulness(loop, time.perf_counter, options.awake_seconds) if options.awake_seconds else None,
             executor=executor,
+            on_file_failure=on_file_failure,
         )
-        self._listening: list[Listening] = []
+        self._listening: dict[str, Listening] = {}
         self._connections: dict[Connection, None] = {}
         self._connections_per_host: dict[str, int] = {}
         self._all_lost = asyncio.Event()
@@ -119,6 +123,7 @@ class Server:
         self._shared.idle.start()
 
     async def listen(self, spec: ListenerSpec) -> Listener:
+        """Takes the address. Clients that come are served from `accept` on."""
         options = self.options
         address = ListenAddress(
             host=spec.host,
@@ -128,8 +133,8 @@ class Server:
             send_buffer_bytes=options.send_buffer_bytes,
             receive_buffer_bytes=options.receive_buffer_bytes,
         )
-        listening = await self._network.listen(address, _ListenerAcceptor(self, spec.name))
-        self._listening.append(listening)
+        listening = await self._network.listen(address)
+        self._listening[spec.name] = listening
         own_host = socket.gethostname() if spec.host in _EVERY_INTERFACE else spec.host
         return Listener(
             name=spec.name,
@@ -138,6 +143,11 @@ class Server:
             advertised_host=spec.advertised_host or own_host,
             advertised_port=spec.advertised_port or listening.port,
         )
+
+    def accept(self) -> None:
+        """Begins to accept, on every listener."""
+        for name, listening in self._listening.items():
+            listening.accept(_ListenerAcceptor(self, name))
 
     def flush_replies(self) -> None:
         """Sends every reply that is ready, without waiting for the loop's next tick."""
@@ -187,7 +197,7 @@ class Server:
 
     async def stop(self, grace_seconds: float) -> None:
         self._is_stopping = True
-        for listening in self._listening:
+        for listening in self._listening.values():
             await listening.close()
         for connection in list(self._connections):
             connection.finish()

@@ -28,13 +28,13 @@ _MAPPED_IPV4_PREFIX: Final = "::ffff:"
 class SocketNetwork:
     """Needs nothing but the running loop."""
 
-    async def listen(self, address: ListenAddress, acceptor: Acceptor) -> "SocketListening":
+    async def listen(self, address: ListenAddress) -> "SocketListening":
         loop = asyncio.get_running_loop()
         try:
             listening_socket = await _bind(loop, address)
         except OSError as error:
             raise ListenFailed(address.host, address.port, error) from error
-        return SocketListening(loop, listening_socket, address, acceptor)
+        return SocketListening(loop, listening_socket, address)
 
     async def connect(
         self, host: str, port: int, protocol: asyncio.BufferedProtocol, tls: ssl.SSLContext | None = None
@@ -71,22 +71,22 @@ async def _bind(loop: asyncio.AbstractEventLoop, address: ListenAddress) -> sock
 class SocketListening:
     """A listening socket and the handshakes that are under way."""
 
+    _acceptor: Acceptor
+
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        listening_socket: socket.socket,
-        address: ListenAddress,
-        acceptor: Acceptor,
+        self, loop: asyncio.AbstractEventLoop, listening_socket: socket.socket, address: ListenAddress
     ) -> None:
         self._loop = loop
         self._socket = listening_socket
         self._tls = address.tls
-        self._acceptor = acceptor
         self._opening: dict[asyncio.Task[None], None] = {}
         self._retry: asyncio.TimerHandle | None = None
         self.host = address.host
         self.port: int = listening_socket.getsockname()[1]
-        loop.add_reader(listening_socket.fileno(), self._accept_waiting)
+
+    def accept(self, acceptor: Acceptor) -> None:
+        self._acceptor = acceptor
+        self._loop.add_reader(self._socket.fileno(), self._accept_waiting)
 
     def _accept_waiting(self) -> None:
         for _ in range(_ACCEPTS_PER_TICK_MAX):

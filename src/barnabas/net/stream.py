@@ -41,14 +41,18 @@ class Listening(Protocol):
     port: int
     """The port that was bound, also where any was asked for."""
 
+    def accept(self, acceptor: Acceptor) -> None:
+        """Begins to accept. Clients that came before have been waiting in the backlog."""
+        ...
+
     async def close(self) -> None:
         """Accepts nobody any more; connections that were made stay."""
         ...
 
 
 class Network(Protocol):
-    async def listen(self, address: ListenAddress, acceptor: Acceptor) -> Listening:
-        """ListenFailed when the address cannot be had."""
+    async def listen(self, address: ListenAddress) -> Listening:
+        """Takes the address. ListenFailed when it cannot be had."""
         ...
 
     async def connect(

@@ -11,10 +11,12 @@ append (staged)  ->  AppendTick writes all logs of the tick  ->  commit: high wa
 Owner: the broker's event loop.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from barnabas.base.errors import DiskFailed
 from barnabas.base.filesystem import Buffer
 from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
 from barnabas.storage.epochs import EpochEnd
@@ -63,6 +65,7 @@ class Partition:
         "leader_epoch",
         "log",
         "name",
+        "on_failure",
         "partition_epoch",
         "replicas",
         "topic_id",
@@ -70,11 +73,19 @@ class Partition:
         "watchers",
     )
 
-    def __init__(self, name: TopicPartition, topic_id: UUID, log: Log) -> None:
+    def __init__(
+        self,
+        name: TopicPartition,
+        topic_id: UUID,
+        log: Log,
+        on_failure: "Callable[[Partition, DiskFailed], None]" = lambda partition, failure: None,
+    ) -> None:
+        """`on_failure` is called when the disk fails: the owner of the directories decides what becomes of the log."""
         self.name = name
         self.topic_id = topic_id
         self.log = log
         self.traffic = log.traffic
+        self.on_failure = on_failure
         self.is_closed = False
         self.leader = -1
         self.leader_epoch: LeaderEpoch = NO_EPOCH
@@ -115,7 +126,11 @@ class Partition:
 
     def append(self, records: Buffer, origin: Origin = Origin.CLIENT) -> Appended:
         """Stages a batch; it is in the log when the tick has written it."""
-        return self.log.append(records, self.leader_epoch, origin)
+        try:
+            return self.log.append(records, self.leader_epoch, origin)
+        except DiskFailed as failure:  # it had to roll
+            self.on_failure(self, failure)
+            raise
 
     def commit(self, end_offset: Offset) -> None:
         """Everything below `end_offset` is on every in-sync replica: on the only one."""
@@ -132,6 +147,15 @@ class Partition:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """For whoever reads from the log itself: reports a failure of the disk, and raises it."""
+        try:
+            yield
+        except DiskFailed as failure:
+            self.on_failure(self, failure)
+            raise
+
     def read(self, offset: Offset, max_bytes: int, *, is_committed_only: bool, at_least_one: bool) -> PartitionRead:
         log = self.log
         stable = log.last_stable_offset
@@ -142,14 +166,20 @@ class Partition:
                 f"offset {offset} is not within {log.log_start_offset} to {log.high_watermark}",
             )
         found: FileSlice | bytes | None = None
-        if offset < upper:
-            if upper == log.end_offset:
-                found = log.read_written(offset, min(max_bytes, _WRITTEN_BYTES_MAX))
-            if found is None:
-                found = log.read(offset, max_bytes, upper, at_least_one=at_least_one).slice
         aborted = None
-        if is_committed_only:
-            aborted = log.aborted_transactions(offset, upper) if found else []
+        try:
+            if offset < upper:
+                if upper == log.end_offset:
+                    found = log.read_written(offset, min(max_bytes, _WRITTEN_BYTES_MAX))
+                if found is None:
+                    found = log.read(offset, max_bytes, upper, at_least_one=at_least_one).slice
+            if is_committed_only:
+                aborted = log.aborted_transactions(offset, upper) if found else []
+        except DiskFailed as failure:
+            if isinstance(found, FileSlice):
+                found.release()
+            self.on_failure(self, failure)
+            raise
         return PartitionRead(found, log.high_watermark, stable, log.log_start_offset, aborted)
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> EpochEnd:

@@ -12,20 +12,23 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
-from typing import TypeAlias
+from dataclasses import replace
+from typing import Final, TypeAlias
 from uuid import UUID
 
-from barnabas.base.errors import BarnabasError
-from barnabas.base.ids import NO_EPOCH, TopicPartition
+from barnabas.base.errors import BarnabasError, DiskFailed, DiskFull
+from barnabas.base.ids import NO_EPOCH, SteadyMs, TopicPartition
 from barnabas.base.texts import shortened
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.metadata.image import INTERNAL_TOPICS, ClusterImage, Topic
 from barnabas.replication.partition import Partition
 from barnabas.replication.workers import perform
+from barnabas.storage.log import Log
 from barnabas.storage.manager import LogManager
+from barnabas.storage.opening import OpenedLog
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.traffic import TopicTraffic
-from barnabas.storage.work import Work
+from barnabas.storage.work import Job, Work
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch, NodeEndpoint
 from barnabas.wire.primitives import uuid_of
@@ -34,13 +37,31 @@ logger = logging.getLogger(__name__)
 
 ConfigOfTopic: TypeAlias = Callable[[ClusterImage, str], LogConfig]
 
+_RETRY_INTERVAL_MS: Final = 5_000
+
 
 class Replicas:
     """See the module's text."""
 
-    def __init__(self, broker_id: int, logs: LogManager, config_of_topic: ConfigOfTopic, workers: Executor) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        logs: LogManager,
+        config_of_topic: ConfigOfTopic,
+        workers: Executor,
+        on_failure: Callable[[Partition, DiskFailed], None] = lambda partition, failure: None,
+    ) -> None:
+        """`on_failure` is called when the disk fails under a partition."""
         self._broker_id = broker_id
         self._logs = logs
+        self._on_failure = on_failure
+        self._is_started = False
+        """Whether an image was applied: partitions that come later are new."""
+        self._unserved: set[TopicPartition] = set()
+        """Partitions that this broker leads and has no log of."""
+        self._uncreated: set[TopicPartition] = set()
+        """Those of them that there was no room for."""
+        self._retry_ms: SteadyMs = 0
         self._config_of_topic = config_of_topic
         self._workers = workers
         self._partitions: dict[tuple[str, int], Partition] = {}
@@ -140,23 +161,29 @@ class Replicas:
 
     async def apply(self, image: ClusterImage) -> None:
         self._coming = image
-        changed = [topic for name, topic in image.topics.items() if self.image.topics.get(name) is not topic]
+        unserved = {name.topic for name in self._unserved}
+        changed = [
+            topic
+            for name, topic in image.topics.items()
+            if self.image.topics.get(name) is not topic or name in unserved
+        ]
         gone = [
             topic
             for name, topic in self.image.topics.items()
             if name not in image.topics or image.topics[name].id != topic.id
         ]
         await self._perform([work for topic in gone for work in self._remove(topic)])
-        await self._perform([work for topic in changed for work in self._create(image, topic)])
+        await self._create_all(image, changed)
         for topic in changed:
             self._lead(topic)
         self._configure(image)
         self.image = image
+        self._is_started = True
         self._found.clear()
         async with self._applied:
             self._applied.notify_all()
 
-    async def _perform(self, works: list[Work]) -> None:
+    async def _perform(self, works: Iterable[Work]) -> None:
         async with asyncio.TaskGroup() as group:
             for work in works:
                 group.create_task(perform(work, self._workers))
@@ -165,34 +192,85 @@ class Replicas:
         works: list[Work] = []
         self.traffic.pop(topic.name, None)
         for index in range(len(topic.partitions)):
-            partition = self._stop_serving((topic.name, index))
-            if partition is not None:
-                works.append(self._logs.deletion(partition.name))
+            name = TopicPartition(topic.name, index)
+            self._unserved.discard(name)
+            self._uncreated.discard(name)
+            if self._stop_serving(name) is not None:
+                works.append(self._logs.deletion(name))
+            else:
+                self._logs.directories.forget_lost(name)
         return works
 
-    def _create(self, image: ClusterImage, topic: Topic) -> list[Work]:
-        works: list[Work] = []
+    async def _create_all(self, image: ClusterImage, topics: Iterable[Topic]) -> None:
+        """Makes the logs that are missing. One for which there is no room now is `retry`'s."""
+        refusals: dict[TopicPartition, BarnabasError] = {}
+        creations = [one for topic in topics for one in self._creations(image, topic, refusals)]
+        await self._perform([creation for _, creation in creations])
+        for name, creation in creations:
+            if isinstance(creation.error, DiskFull):
+                self._uncreated.add(name)
+            else:
+                self._uncreated.discard(name)
+        if refusals:
+            name, first = next(iter(refusals.items()))
+            logger.error("%d partitions cannot be created, %s among them: %s", len(refusals), name, first)
+
+    def _creations(
+        self, image: ClusterImage, topic: Topic, refusals: dict[TopicPartition, BarnabasError]
+    ) -> Iterator[tuple[TopicPartition, Job[OpenedLog]]]:
+        """A partition of the first image may lie in a directory that is offline; one that comes later is new."""
+        known = self.image.topics.get(topic.name)
+        known_count = len(known.partitions) if known is not None and known.id == topic.id else 0
         for one in topic.partitions:
             name = TopicPartition(topic.name, one.index)
-            if self._broker_id in one.replicas and self._logs.get(name) is None:
-                try:
-                    works.append(self._logs.creation(name, topic.id, self._config_of_topic(image, topic.name)))
-                except BarnabasError as error:
-                    logger.error("%s: cannot be created: %s", name, error)
-        return works
+            if self._broker_id not in one.replicas or self._has_log(name):
+                continue
+            is_new = name in self._uncreated or (self._is_started and one.index >= known_count)
+            try:
+                config = self._config_of_topic(image, topic.name)
+                yield name, self._logs.creation(name, topic.id, config, is_new=is_new)
+            except BarnabasError as error:
+                refusals[name] = error
+
+    def retry(self, now_ms: SteadyMs) -> None:
+        """Looks again at partitions without a log, now and then: it may be open by now, or there may be room for it."""
+        if not self._unserved or now_ms < self._retry_ms or self.image is not self._coming:
+            return
+        self._retry_ms = now_ms + _RETRY_INTERVAL_MS
+        if any(name in self._uncreated or self._find_log(name) is not None for name in self._unserved):
+            self.follow(replace(self.image))  # as one that is new to whoever waits for changes
 
     def _lead(self, topic: Topic) -> None:
         for one in topic.partitions:
             name = TopicPartition(topic.name, one.index)
-            log = self._logs.get(name)
-            if log is None or one.leader != self._broker_id or one.leader_epoch == NO_EPOCH:
+            log = self._find_log(name)
+            is_leader = one.leader == self._broker_id and one.leader_epoch != NO_EPOCH
+            if log is None and is_leader:
+                self._unserved.add(name)
+            else:
+                self._unserved.discard(name)
+            if log is None or not is_leader:
                 self._stop_serving(name)
                 continue
             partition = self._partitions.get(name)
             if partition is None:
                 log.traffic = self.traffic.setdefault(topic.name, log.traffic)
-                partition = self._partitions[name] = Partition(name, topic.id, log)
+                partition = self._partitions[name] = Partition(name, topic.id, log, self._on_failure)
             partition.lead(one.leader, one.leader_epoch, one.isr, one.replicas)
+
+    def _has_log(self, name: TopicPartition) -> bool:
+        """Whether there is one, be it one that cannot be used."""
+        try:
+            return self._logs.get(name) is not None
+        except KafkaError:
+            return True
+
+    def _find_log(self, name: TopicPartition) -> Log | None:
+        """None also when there is one that cannot be used."""
+        try:
+            return self._logs.get(name)
+        except KafkaError:
+            return None
 
     def _stop_serving(self, name: tuple[str, int]) -> Partition | None:
         """Another broker leads it, or its log is gone: whoever waits here is told so."""
@@ -210,7 +288,7 @@ class Replicas:
             if is_broker_changed or image.configs_of_topic(topic) is not self.image.configs_of_topic(topic):
                 partition.log.config = self._config_of_topic(image, topic)
 
-    def drop_offline(self) -> None:
-        """A directory has failed: its partitions are not served any more."""
-        for name in [name for name, one in self._partitions.items() if self._logs.get(one.name) is not one.log]:
+    def drop(self, names: Iterable[TopicPartition]) -> None:
+        """Their directory has failed: they are not served any more."""
+        for name in tuple(names):
             self._stop_serving(name)

@@ -93,16 +93,16 @@ class AppendTick:
                 waiting += self._write_staged(partition)
                 try:
                     plan = log.plan_flush()
+                    try:
+                        await self._loop.run_in_executor(None, plan.run)
+                    except DiskFailed:
+                        log.abandon_flush(plan)
+                        raise
+                    log.finish_flush(plan)
                 except DiskFailed as failure:
                     self._fail(partition, waiting + self._unflushed.pop(partition, []), failure)
+                    self._after_write()
                     return
-                try:
-                    await self._loop.run_in_executor(None, plan.run)
-                except DiskFailed as failure:
-                    log.abandon_flush(plan)
-                    self._fail(partition, waiting + self._unflushed.pop(partition, []), failure)
-                    return
-                log.finish_flush(plan)
                 self._flush_seconds.observe(plan.seconds)
                 _finish(partition, waiting, plan.end_offset)
                 self._after_write()

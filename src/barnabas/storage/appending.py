@@ -66,6 +66,7 @@ class AppendableLog:
         "directory",
         "end_offset",
         "epochs",
+        "failure",
         "high_watermark",
         "log_start_offset",
         "partition",
@@ -117,6 +118,8 @@ class AppendableLog:
         self._written: Staged | None = None
         """The last write, while it is in memory: until whoever called `write` has told those that wait for records."""
         self._failure: DiskFailed | None = None
+        self.failure: DiskFailed | None = None
+        """Why nothing is written any more: the disk has failed."""
         self._is_untouched = is_whole
         self._flushing = Flushing(clock.steady_ms())
         self._doomed: list[tuple[SteadyMs, Segment]] = []
@@ -276,7 +279,7 @@ class AppendableLog:
     def write(self) -> None:
         """Writes everything staged. When the disk refuses, all of it is undone and the error raised."""
         staged, self._staged = self._staged, None
-        failure, self._failure = self._failure, None
+        failure, self._failure = self._failure, self.failure
         if staged is not None:
             if failure is None:
                 failure = self._write(staged)
@@ -288,6 +291,10 @@ class AppendableLog:
             self.producers.release()
         if failure is not None:
             raise failure
+
+    def give_up(self, failure: DiskFailed) -> None:
+        """The disk has failed: from now on every write is refused, also one that it would take."""
+        self.failure = self._failure = failure
 
     def _write(self, staged: Staged) -> DiskFailed | None:
         active = self.segments.active

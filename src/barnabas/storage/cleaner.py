@@ -20,6 +20,7 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import CorruptBatch, DiskFailed, DiskFull
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import Offset, TopicPartition
+from barnabas.base.logs import RepeatedWarning
 from barnabas.storage.checkpoints import CLEANER_OFFSETS, CorruptCheckpoint, read_offsets, write_offsets
 from barnabas.storage.cleaning import SECRET_BYTES, CleanerSettings, CleaningJob, CleaningTotals
 from barnabas.storage.compaction import Cleanable, find_cleanable, first_dirty_offset, is_roll_due
@@ -37,6 +38,7 @@ _KEY_MAP_BYTES_MAX: Final = 2**31 - 1
 _IO_BYTES_MIN: Final = 64 * 1024
 _IO_BYTES_MAX: Final = 64 << 20
 """Whatever the settings say, a pass takes no more memory than this for its keys, and to read and write with."""
+_WARNING_SECONDS: Final = 60.0
 
 _LogKey: TypeAlias = tuple[str, TopicPartition]
 """A partition may lie in two log directories for a while, when it moves from one to the other."""
@@ -68,6 +70,7 @@ class LogCleaner:
         self._paused: list[CleaningJob] = []
         """Those of the jobs that wait for their next turn."""
         self._damaged: set[_LogKey] = set()
+        self._waiting = RepeatedWarning(logger, clock.monotonic, _WARNING_SECONDS)
         self._look_again_ms = 0
         self._ended = CleaningTotals()
         """Of the passes that ended."""
@@ -248,7 +251,7 @@ class LogCleaner:
         key = _key(job.log)
         self._end(key)
         if isinstance(error, DiskFull) and not job.is_torn:
-            logger.warning("%s: compaction waits for space: %s", job.log.partition, error)
+            self._waiting.warn("%s: compaction waits for space: %s", job.log.partition, error)
             self._back_off()
         else:
             self._on_failure(key[0], error)

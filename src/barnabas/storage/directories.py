@@ -73,6 +73,11 @@ class LogDirectories:
             )
         return directory.logs[partition]
 
+    def forget_lost(self, partition: TopicPartition) -> None:
+        """The partition is deleted: one of the same name may be made in another directory."""
+        for directory in self._all:
+            directory.lost.discard(partition)
+
     def cordon(self, paths: frozenset[str]) -> None:
         """New partitions keep out of these."""
         self._cordoned = paths

@@ -51,6 +51,7 @@ from barnabas.storage.meta_properties import (
     read_meta_properties,
     write_meta_properties,
 )
+from barnabas.storage.space import DirectorySpace
 
 logger = logging.getLogger(__name__)
 
@@ -165,13 +166,14 @@ class LogDirectory:
         self._lock: Lock | None = None
         self.path = path
         self.directory_id: UUID | None = None
+        self.space = DirectorySpace(path)
         self.clean_shutdown: CleanShutdown | None = None
         """The mark that the last stop has left, if it was a clean one."""
         self.failure: DiskFailed | None = None
         """Why it is offline; it stays so until the process starts again."""
         self.logs: dict[TopicPartition, Log] = {}
         self.topic_ids: dict[TopicPartition, UUID] = {}
-        self.lost: frozenset[TopicPartition] = frozenset()
+        self.lost: set[TopicPartition] = set()
         """What was served until the directory went offline."""
         self.unopened: dict[TopicPartition, BarnabasError] = {}
         """Partitions whose logs could not be opened, and why."""
@@ -382,9 +384,10 @@ class LogDirectory:
         """Takes the directory offline: nothing of it is served or written any more."""
         self.failure = failure
         for log in self.logs.values():
+            log.give_up(failure)
             with suppress(DiskFailed):
                 log.finish_close()
-        self.lost = frozenset((*self.logs, *self.unopened))
+        self.lost = {*self.logs, *self.unopened}
         self.logs.clear()
         self.unopened.clear()
         self.release()

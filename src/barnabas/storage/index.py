@@ -154,6 +154,10 @@ class SparseIndex:
         self._tail = b""
 
     @property
+    def has_unstored_entries(self) -> bool:
+        return bool(self._tail)
+
+    @property
     def has_block(self) -> bool:
         """Whether the entries in memory are enough to be worth a write."""
         return len(self._tail) >= _BLOCK_BYTES

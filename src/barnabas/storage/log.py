@@ -58,6 +58,8 @@ class Log(AppendableLog):
     def plan_flush(self, *, complete_only: bool = False) -> FlushPlan:
         """What must be synced for the log to be durable up to its present end, or to that of its complete segments."""
         assert self._staged is None
+        if self.failure is not None:
+            raise self.failure
         self._flushing.cancel()
         end_offset = self.segments.active.base_offset if complete_only else self.end_offset
         plan = FlushPlan(self._files, self._clock, end_offset, self.truncations)
@@ -75,6 +77,8 @@ class Log(AppendableLog):
         # One that ends at the recovery point may have been completed, and its indexes with it, since that was reached.
         for segment in self.segments.since(self.recovery_point - 1):
             if segment is not self.segments.active:
+                if segment.has_unstored_entries:  # there was no room when the log was opened
+                    segment.store_indexes()
                 plan.add_files([segment.path(LOG_SUFFIX), *segment.index_paths()])
             elif not complete_only:  # of the indexes what the files hold by now: mostly nothing since the last flush
                 plan.add_files([segment.path(kind) for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)])
@@ -82,8 +86,13 @@ class Log(AppendableLog):
         plan.add_files([self.snapshots.path(offset) for offset in plan.snapshots])
 
     def finish_flush(self, plan: FlushPlan) -> None:
-        """The plan has run: what it covered is durable, unless a truncation has cut it meanwhile."""
+        """The plan has run: what it covered is durable, unless a truncation has cut it meanwhile.
+
+        Raises when the disk has failed meanwhile, be it in another log: nothing may be acknowledged then.
+        """
         self._flushing.end(plan)
+        if self.failure is not None:
+            raise self.failure
         self.snapshots.mark_synced(plan.snapshots)
         if plan.truncations == self.truncations and not plan.is_cancelled:
             self.recovery_point = max(self.recovery_point, plan.end_offset)

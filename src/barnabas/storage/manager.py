@@ -11,11 +11,12 @@ cut or deleted, whose offsets may be written again, it is lowered durably, and o
 Failures. A directory whose disk fails goes offline alone and stays so until the next start: its logs are no longer
 served, everything else goes on. A full disk takes nothing offline: what needs space is refused and tried again. But a
 failed sync always does, whatever the reason: the kernel may have dropped the bytes, and a second sync would not say so.
-Whoever gets `DiskFailed` from a log tells `on_write_failure`.
+Whoever gets `DiskFailed` from a log tells `on_log_failure`, and from a file of one, `on_file_failure`.
 """
 
 import errno
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -27,6 +28,7 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, DiskFailed, DiskFull
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import Offset, SteadyMs, TopicPartition
+from barnabas.base.logs import RepeatedWarning
 from barnabas.base.metric_table import FLUSH_SECONDS
 from barnabas.base.metrics import Histogram
 from barnabas.base.uuid import new_uuid
@@ -49,7 +51,7 @@ OnOffline: TypeAlias = Callable[[LogDirectory], None]
 
 _NOT_THE_DISK: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _RETRY_INTERVAL_MS: Final = 5_000
-_WARNING_INTERVAL_MS: Final = 60_000
+_WARNING_SECONDS: Final = 60.0
 
 
 class LogManager:
@@ -78,12 +80,13 @@ class LogManager:
         self._node_id = node_id
         self._opener = PartitionOpener(files, Handles() if handles is None else handles, clock, random)
         self._workers = workers or ThreadWorkers()
-        self._on_offline = on_offline
+        self.on_offline = on_offline
+        """Called when a directory goes offline; by the thread that opens, as long as `open` runs."""
         self._opening: Opening | None = None
         self._moving: set[TopicPartition] = set()
         """Partitions that are being created or deleted."""
         self._retry_ms: SteadyMs = 0
-        self._warned_ms: dict[str, SteadyMs] = {}
+        self._exhaustion = RepeatedWarning(logger, clock.monotonic, _WARNING_SECONDS)
         self.cleaner: LogCleaner | None = None
         if config.log_cleaner_enable:
             self.cleaner = LogCleaner(files, clock, random, config, on_failure=self.on_directory_failure)
@@ -157,6 +160,8 @@ class LogManager:
         opening.settle()
         for directory, path in opening.doomed:
             self._housekeeping.doom(directory, path, self._clock.steady_ms())
+        for work in self._samples(self._clock.steady_ms()):
+            perform(work)
         self.directories.require_online()
         return opening.report
 
@@ -359,7 +364,7 @@ class LogManager:
     def due_work(self, now_ms: SteadyMs) -> list[Work]:
         """The jobs that are due, about once a second. Raises `AllDirectoriesOffline` when there is nothing left."""
         self.directories.require_online()
-        return [*self._housekeeping.due_work(now_ms), *self._reopenings(now_ms)]
+        return [*self._housekeeping.due_work(now_ms), *self._reopenings(now_ms), *self._samples(now_ms)]
 
     def run_due_work(self) -> None:
         """Everything that is due, at once."""
@@ -381,12 +386,35 @@ class LogManager:
                 if isinstance(problem, DiskFailed):
                     yield self._opening.reopening(directory, partition)
 
+    def _samples(self, now_ms: SteadyMs) -> Iterator[Work]:
+        """Looks how much space is left in each directory."""
+        for directory in self.directories.online:
+            if directory.space.must_sample(now_ms):
+                yield self._sample(directory)
+
+    def _sample(self, directory: LogDirectory) -> Work:
+        def finish(free_bytes: int) -> None:
+            directory.space.sampled(free_bytes, self._clock.now_ms())
+
+        def failed(error: DiskFailed) -> None:
+            directory.space.sample_failed()
+            self._on_failure(directory, error)
+
+        run = partial(self._files.free_bytes, directory.path)
+        return Job(f"look at the space in {directory.path}", run=run, finish=finish, failed=failed)
+
     # -- failures ------------------------------------------------------------------------------------------------
 
-    def on_write_failure(self, partition: TopicPartition, error: DiskFailed) -> None:
+    def on_log_failure(self, partition: TopicPartition, error: DiskFailed) -> None:
         """A log has raised this to whoever wrote to it, or read from it."""
         for directory in self.directories.online:
-            if partition in directory.logs:
+            if (log := directory.logs.get(partition)) is not None:
+                self._on_failure(directory, error, log)
+
+    def on_file_failure(self, error: DiskFailed) -> None:
+        """A file of a log could not be read by whoever was given a range of it."""
+        for directory in self.directories.online:
+            if error.path.startswith(os.path.join(directory.path, "")):
                 self._on_failure(directory, error)
 
     def on_directory_failure(self, path: str, error: DiskFailed) -> None:
@@ -395,16 +423,14 @@ class LogManager:
             if directory.path == path and error.errno not in _NOT_THE_DISK:
                 self._take_offline(directory, error)
 
-    def _on_failure(self, directory: LogDirectory, error: DiskFailed) -> None:
+    def _on_failure(self, directory: LogDirectory, error: DiskFailed, log: Log | None = None) -> None:
         """Decides whether a directory can go on."""
-        is_full = isinstance(error, DiskFull) and error.operation != "sync"
-        if not is_full and error.errno not in _NOT_THE_DISK:
+        if isinstance(error, DiskFull) and error.operation != "sync":
+            directory.space.refused(error, log, self._clock)
+        elif error.errno in _NOT_THE_DISK:
+            self._exhaustion.warn("%s: refused for now: %s", directory.path, error)
+        else:
             self._take_offline(directory, error)
-            return
-        now_ms = self._clock.steady_ms()
-        if now_ms - self._warned_ms.get(directory.path, -_WARNING_INTERVAL_MS) >= _WARNING_INTERVAL_MS:
-            self._warned_ms[directory.path] = now_ms
-            logger.warning("%s: refused for now: %s", directory.path, error)
 
     def _take_offline(self, directory: LogDirectory, error: DiskFailed) -> None:
         if not directory.is_online:
@@ -413,9 +439,9 @@ class LogManager:
             for log in directory.logs.values():
                 self.cleaner.cancel(log)
         directory.give_up(error)
-        logger.error("%s is offline with %d partitions: %s", directory.path, len(directory.lost), error)
-        if self._on_offline is not None:
-            self._on_offline(directory)
+        logger.error("%s is offline, its partitions are not served: %s", directory.path, error)
+        if self.on_offline is not None:
+            self.on_offline(directory)
 
     def check_invariants(self) -> None:
         for log in self:

@@ -5,6 +5,8 @@
 3. After an unclean stop, every batch from the recovery point on is checked, and the log is cut at the first bad one.
 4. Epochs and producers are brought to the end of the log, from their files and from the batches after them.
 
+A full disk is no reason to keep a log closed: what its indexes have no room for waits in memory until a flush.
+
 After a clean stop nothing is scanned: the last index entry, and the newest snapshot, lead to the end.
 Runs in a worker thread on files that nobody else has open; the log it returns belongs to the caller.
 """
@@ -267,6 +269,8 @@ class LogOpener:
                 is_first = False
             self._recovered.append(segment)
             self._account(segment, scan)
+            if segment not in unflushed:
+                segment.store_indexes()
             if segment not in unflushed or scan.problem:
                 segment.sync()  # no flush comes back to it, or what was cut must not: other records will stand there
             if segment in unflushed and (scan.problem or self._ends_early(segment)):
@@ -370,7 +374,7 @@ class LogOpener:
         producers = Producers()
         rebuild_producers(producers, self._segments, snapshots, from_offset=start, on_completed=on_completed)
         for segment in self._recovered:
-            segment.transaction_index.store()
+            segment.store_indexes_if_room()
         return snapshots, producers
 
 

@@ -185,6 +185,16 @@ class Segment:
         self.time_index.store()
         self.transaction_index.store()
 
+    def store_indexes_if_room(self) -> None:
+        """On a full disk entries wait in memory; a flush that covers the segment stores them first."""
+        with suppress(DiskFull):
+            self.store_indexes()
+
+    @property
+    def has_unstored_entries(self) -> bool:
+        indexes = (self.offset_index, self.time_index, self.transaction_index)
+        return any(index.has_unstored_entries for index in indexes)
+
     def store_index_blocks(self) -> None:
         """Moves index entries to their files when a block is full. A full disk only means that they wait in memory."""
         for index in (self.offset_index, self.time_index):

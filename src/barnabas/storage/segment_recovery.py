@@ -43,8 +43,7 @@ def recover_segment(segment: Segment, index_interval_bytes: int, from_offset: Of
     problem = _take_valid_batches(segment, file_bytes, index_interval_bytes, epochs)
     if segment.largest.timestamp >= 0:
         segment.time_index.add(*segment.largest)
-    segment.offset_index.store()
-    segment.time_index.store()
+    segment.store_indexes_if_room()
     segment.cut_spare_bytes()
     return SegmentScan(segment.size - entry.position, file_bytes - segment.size, problem, epochs)
 

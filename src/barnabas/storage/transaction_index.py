@@ -100,6 +100,10 @@ class TransactionIndex:
         self._pending += (transaction,)
         self._last_offset = transaction.last_offset
 
+    @property
+    def has_unstored_entries(self) -> bool:
+        return bool(self._pending)
+
     def store(self) -> None:
         """Moves the entries in memory to the file."""
         if not self._pending:

@@ -3,6 +3,7 @@
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed, InvalidRecords, InvalidSetting
+from barnabas.metadata.errors import SessionLost
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 _MESSAGE_LENGTH_MAX: Final = 500
@@ -31,6 +32,8 @@ def _code_of(error: BarnabasError) -> ErrorCode:
             return ErrorCode.CORRUPT_MESSAGE
         case DiskFailed():
             return ErrorCode.KAFKA_STORAGE_ERROR
+        case SessionLost():  # the metadata store is away for a moment: clients of a controller ask again
+            return ErrorCode.NOT_CONTROLLER
         case InvalidSetting():
             return ErrorCode.INVALID_CONFIG
         case _:

@@ -58,6 +58,8 @@ class FindCoordinatorHandler:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no {OFFSETS_TOPIC} yet")
         partition = services.image.partition(OFFSETS_TOPIC, index)
         leader = -1 if partition is None else partition.leader
+        if leader == services.broker_id and services.replicas.get(OFFSETS_TOPIC, index) is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{index} is not served")
         endpoint = services.image.endpoint(leader, request.listener)
         if endpoint is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{index} has no leader")

@@ -7,13 +7,14 @@ instead of asking again.
 
 from typing import Any, Final
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.ids import NO_EPOCH, NO_PRODUCER, ProducerId
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
+from barnabas.metadata.errors import SessionLost
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 _FIRST_EPOCH: Final = 0
@@ -31,7 +32,7 @@ class InitProducerIdHandler:
                 getattr(asked, "producer_id", NO_PRODUCER),
                 getattr(asked, "producer_epoch", NO_EPOCH),
             )
-            producer_id = await self._services.producer_ids.take()
+            producer_id = await self._take()
         except BarnabasError as error:
             return {"error_code": refusal_of(error).code, "producer_id": NO_PRODUCER, "producer_epoch": NO_EPOCH}
         return {
@@ -40,6 +41,12 @@ class InitProducerIdHandler:
             "producer_id": producer_id,
             "producer_epoch": _FIRST_EPOCH,
         }
+
+    async def _take(self) -> ProducerId:
+        try:
+            return await self._services.producer_ids.take()
+        except (DiskFailed, SessionLost) as error:  # as Kafka says while it waits for a block of ids: ask again
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
 
 
 def _check(transactional_id: str | None, producer_id: ProducerId, producer_epoch: int) -> None:

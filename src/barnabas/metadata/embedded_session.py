@@ -1,0 +1,142 @@
+"""One session of the embedded store: a `MetadataStore` that reads the tree in memory and hands its writes over.
+
+While the store is lost, its sessions are suspended: they refuse everything with `SessionLost`, and go on with their
+ephemerals and watches when it is back.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from barnabas.metadata.errors import NoNode, SessionLost
+from barnabas.metadata.paths import check_path
+from barnabas.metadata.store import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    Node,
+    Operation,
+    Result,
+    SessionListener,
+    SessionState,
+    SetData,
+    Stat,
+    Watch,
+)
+from barnabas.metadata.tree import Tree
+from barnabas.metadata.watches import Watches
+
+
+class SessionOwner(Protocol):
+    """The store, as its sessions see it."""
+
+    def submit(
+        self, session: "EmbeddedSession", operations: Sequence[Operation] | None
+    ) -> asyncio.Future[list[Result]]:
+        """Puts a write, or with None the session's end, behind those that wait."""
+        ...
+
+    @property
+    def problem(self) -> str | None:
+        """Why it cannot write now."""
+        ...
+
+
+class EmbeddedSession:
+    """See the module's text."""
+
+    def __init__(self, store: SessionOwner, session_id: int, tree: Tree) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._tree = tree
+        self._state = SessionState.CONNECTED
+        self._listeners: list[SessionListener] = []
+        self.watches = Watches()
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        self._listeners.append(listener)
+
+    def remove_session_listener(self, listener: SessionListener) -> None:
+        self._listeners.remove(listener)
+
+    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
+        [created] = await self.multi([Create(path, data, ephemeral, sequential)])
+        assert isinstance(created, str)
+        return created
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        node = self._read(path, watch)
+        if node is None:
+            raise NoNode(path)
+        return node
+
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
+        return [self._read(path, watch) for path in paths]
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        self._require_connected()
+        check_path(path)
+        if watch is not None:
+            self.watches.add_data(path, watch)
+        return self._tree.stat(path)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        self._require_connected()
+        check_path(path)
+        if self._tree.node(path) is None:
+            raise NoNode(path)
+        if watch is not None:
+            self.watches.add_children(path, watch)
+        return sorted(self._tree.child_names(path))
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        [stat] = await self.multi([SetData(path, data, version)])
+        assert isinstance(stat, Stat)
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self.multi([Delete(path, version)])
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        self._require_connected()
+        return await self._store.submit(self, operations)
+
+    async def close(self) -> None:
+        if self._state is not SessionState.LOST:
+            ended = self._store.submit(self, None)
+            self.lose()
+            await ended
+
+    def lose(self) -> None:
+        """No operation is accepted any more and no watch is called; those that wait are still done."""
+        self.watches.clear()
+        self.change_state(SessionState.LOST)
+
+    def change_state(self, state: SessionState) -> None:
+        """Tells the listeners."""
+        self._state = state
+        for listener in list(self._listeners):
+            listener(state)
+
+    def _read(self, path: str, watch: Watch | None) -> Node | None:
+        self._require_connected()
+        check_path(path)
+        node = self._tree.node(path)
+        if node is None:
+            return None
+        if watch is not None:
+            self.watches.add_data(path, watch)
+        return Node(node.data, node.stat(len(self._tree.child_names(path))))
+
+    def _require_connected(self) -> None:
+        if self._state is not SessionState.CONNECTED:
+            why = "" if self._store.problem is None else f": {self._store.problem}"
+            raise SessionLost(f"this session of the metadata store is {self._state.value}{why}")

@@ -58,6 +58,7 @@ from barnabas.storage.directories import AllDirectoriesOffline
 from barnabas.storage.handles import Handles
 from barnabas.storage.manager import LogManager
 from barnabas.storage.opening import OpeningProgress, OpeningReport
+from barnabas.storage.work import Workers
 from barnabas.wire.apis import APIS, ApiKey
 
 logger = logging.getLogger(__name__)
@@ -79,6 +80,8 @@ class BrokerParts:
     """None: the operating system's sockets."""
     metadata_table: MemoryTable | None = None
     """None: a file in the first log directory."""
+    log_workers: Workers | None = None
+    """What opens and closes the logs; None: threads."""
 
 
 def system_parts() -> BrokerParts:
@@ -142,7 +145,6 @@ class Broker:
         loop.set_default_executor(executor)
         await self._listen_for_metrics(executor)
         data_directory = settings.log_manager_config.log_dirs[0]
-        parts.files.make_directory(data_directory)
         if parts.metadata_table is not None:
             metadata = EmbeddedMetadata.in_memory(parts.clock, parts.metadata_table)
         else:
@@ -211,6 +213,7 @@ class Broker:
             cluster_id=cluster_id,
             node_id=self.node_id,
             handles=Handles(handles_capacity(raise_descriptor_limit())),
+            workers=parts.log_workers,
             on_offline=lambda directory: self.replicas.drop_offline(),
         )
         loop = asyncio.get_running_loop()

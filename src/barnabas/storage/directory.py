@@ -29,7 +29,7 @@ from typing import Final
 from uuid import UUID
 
 from barnabas.base.errors import BarnabasError, DiskFailed, DiskFull
-from barnabas.base.filesystem import FileSystem, Lock
+from barnabas.base.filesystem import FileSystem, Lock, make_durable_directory
 from barnabas.base.ids import Offset, TopicPartition, topic_name_problem
 from barnabas.base.uuid import new_uuid
 from barnabas.storage.checkpoints import (
@@ -202,24 +202,13 @@ class LogDirectory:
 
     def claim(self, cluster_id: str, node_id: int, random: Random) -> None:
         """Locks the directory and makes sure that it is this node's, or makes it so when it is nobody's."""
-        self._make()
+        make_durable_directory(self._files, self.path)
         self._lock = self._files.lock(self.file(LOCK))
         try:
             self._check_meta(cluster_id, node_id, random)
         except BarnabasError:
             self.release()
             raise
-
-    def _make(self) -> None:
-        """Makes the directory, and every name on the way to it durable."""
-        made: list[str] = []
-        place = self.path.rstrip(os.sep)
-        while place and not self._files.exists(place):
-            made.append(place)
-            place = os.path.dirname(place)
-        self._files.make_directory(self.path)
-        for place in reversed(made):
-            self._files.sync_directory(os.path.dirname(place))
 
     def _check_meta(self, cluster_id: str, node_id: int, random: Random) -> None:
         path = self.file(META_PROPERTIES)
@@ -240,11 +229,14 @@ class LogDirectory:
         self.directory_id = complete.directory_id
 
     def begin(self) -> None:
-        """Reads what the last stop has left, and takes the mark of a clean stop away before anything changes."""
+        """Reads what the last stop has left, and takes the mark of a clean stop away before anything changes.
+
+        The names of partitions that a killed process had just made become durable here: nobody else syncs them again.
+        """
         self.clean_shutdown = read_clean_shutdown(self._files, self.file(CLEAN_SHUTDOWN))
         if self.clean_shutdown is not None:
             self._files.remove(self.file(CLEAN_SHUTDOWN))
-            self._files.sync_directory(self.path)
+        self._files.sync_directory(self.path)
         for checkpoint in (self.recovery_points, self.start_offsets, self.high_watermarks):
             checkpoint.read()
 

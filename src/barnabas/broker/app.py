@@ -38,6 +38,7 @@ from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.groups.measures import measure_group_states, measure_groups
 from barnabas.metadata.controllership import claim_controller
+from barnabas.metadata.deletions import Deletions
 from barnabas.metadata.embedded import EmbeddedMetadata
 from barnabas.metadata.identity import ProducerIds, ensure_cluster_id, ensure_layout, register_broker
 from barnabas.metadata.image import ClusterImage
@@ -58,6 +59,7 @@ from barnabas.storage.directories import AllDirectoriesOffline
 from barnabas.storage.handles import Handles
 from barnabas.storage.manager import LogManager
 from barnabas.storage.opening import OpeningProgress, OpeningReport
+from barnabas.storage.strays import KnownPartitions
 from barnabas.storage.work import Workers
 from barnabas.wire.apis import APIS, ApiKey
 
@@ -162,9 +164,20 @@ class Broker:
         writer = TopicWriter(controllership, parts.random)
         await writer.finish_interrupted(image)
 
-        self.logs = await self._open_logs(cluster_id, image, executor)
+        deletions = Deletions(store, self.node_id)
+        deleted = await deletions.load()
+        known = KnownPartitions(
+            lambda partition: watcher.image.topic_id_of(partition, self.node_id),
+            frozenset(topic.topic_id for topic in deleted),
+            frozenset(topic.topic for topic in deleted),
+        )
+        self.logs = await self._open_logs(cluster_id, image, known, executor)
+        if not (self.opening.offline or self.opening.unopened):
+            deletions.confirm(topic.topic_id for topic in deleted)
         log_config = partial(settings.log_config, broker_id=self.node_id)
-        self.replicas = Replicas(self.node_id, self.logs, lambda image, topic: log_config(image, topic=topic), executor)
+        self.replicas = Replicas(
+            self.node_id, self.logs, lambda image, topic: log_config(image, topic=topic), deletions, executor
+        )
         server = Server(parts.network or SocketNetwork(), self._connect, settings.config.server_options(), executor)
         self._server = server
         self.tick = AppendTick(loop, parts.clock, self._on_write_failure, server.flush_replies, self._on_bug)
@@ -173,6 +186,7 @@ class Broker:
         self._reconfigure(image)
         self._run(watcher.run())
         self._run(self.replicas.run())
+        self._run(deletions.run())
         self._run(self._keep_house(executor))
         await self.replicas.apply(image)
 
@@ -203,7 +217,9 @@ class Broker:
         await self.replicas.wait_for(lambda image: self.node_id in image.brokers)
         self._is_ready = True
 
-    async def _open_logs(self, cluster_id: str, image: ClusterImage, executor: ThreadPoolExecutor) -> LogManager:
+    async def _open_logs(
+        self, cluster_id: str, image: ClusterImage, known: KnownPartitions, executor: ThreadPoolExecutor
+    ) -> LogManager:
         parts, settings = self._parts, self.settings
         logs = LogManager(
             parts.files,
@@ -217,7 +233,9 @@ class Broker:
             on_offline=lambda directory: self.replicas.drop_offline(),
         )
         loop = asyncio.get_running_loop()
-        open_all = partial(logs.open, lambda topic: settings.log_config(image, self.node_id, topic), self._on_progress)
+        open_all = partial(
+            logs.open, lambda topic: settings.log_config(image, self.node_id, topic), self._on_progress, known
+        )
         self.opening = await loop.run_in_executor(executor, open_all)
         self._stack.callback(logs.close)
         return logs
@@ -280,6 +298,11 @@ class Broker:
             self.metrics,
             lambda: ((log.partition, log.size_bytes) for log in self.logs),
             lambda: len(self.logs.offline_directories),
+        )
+        self.metrics.gauge(
+            "barnabas_stray_logs",
+            "Directories of partitions that the metadata does not know: kept, not served.",
+            lambda: self.logs.stray_count,
         )
         measure_group_states(self.metrics, self.groups.coordinator.counts)
 

@@ -5,6 +5,9 @@ metadata store's watches, alone and in a cluster alike. `run` takes each new ima
 made (in worker threads), those of deleted ones are taken out of service and removed, changed settings are swapped in.
 What handlers find here is always served; what is still on its way is not there yet.
 
+A log is a partition's by its topic id, never by its name alone: a topic may have been deleted and made again. Files are
+removed only when the metadata says that the topic was deleted; those of a topic that is merely not there are kept.
+
 Owner: the broker's event loop.
 """
 
@@ -18,9 +21,11 @@ from uuid import UUID
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import NO_EPOCH, TopicPartition
 from barnabas.base.uuid import ZERO_UUID
+from barnabas.metadata.deletions import Deletions
 from barnabas.metadata.image import INTERNAL_TOPICS, ClusterImage, Topic
 from barnabas.replication.partition import Partition
 from barnabas.replication.workers import perform
+from barnabas.storage.log import Log
 from barnabas.storage.manager import LogManager
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.work import Work
@@ -36,10 +41,18 @@ ConfigOfTopic: TypeAlias = Callable[[ClusterImage, str], LogConfig]
 class Replicas:
     """See the module's text."""
 
-    def __init__(self, broker_id: int, logs: LogManager, config_of_topic: ConfigOfTopic, workers: Executor) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        logs: LogManager,
+        config_of_topic: ConfigOfTopic,
+        deletions: Deletions,
+        workers: Executor,
+    ) -> None:
         self._broker_id = broker_id
         self._logs = logs
         self._config_of_topic = config_of_topic
+        self._deletions = deletions
         self._workers = workers
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._found: dict[tuple[str | bytes, int], Partition] = {}
@@ -142,13 +155,16 @@ class Replicas:
             for name, topic in self.image.topics.items()
             if name not in image.topics or image.topics[name].id != topic.id
         ]
-        await self._perform([work for topic in gone for work in self._remove(topic)])
+        deleted = await self._deletions.recorded([topic.id for topic in gone])
+        await self._perform([work for topic in gone for work in self._remove(topic, is_deleted=topic.id in deleted)])
+        await self._perform([work for topic in changed for work in self._evict(topic)])
         await self._perform([work for topic in changed for work in self._create(image, topic)])
         for topic in changed:
             self._lead(topic)
         self._configure(image)
         self.image = image
         self._found.clear()
+        self._deletions.confirm(topic.id for topic in gone if topic.id in deleted and not self._may_hold(topic))
         async with self._applied:
             self._applied.notify_all()
 
@@ -157,29 +173,52 @@ class Replicas:
             for work in works:
                 group.create_task(perform(work, self._workers))
 
-    def _remove(self, topic: Topic) -> list[Work]:
+    def _remove(self, topic: Topic, *, is_deleted: bool) -> list[Work]:
+        """A topic that is not there, though nobody has deleted it, is only not served: its metadata may come back."""
         works: list[Work] = []
-        for index in range(len(topic.partitions)):
-            partition = self._stop_serving((topic.name, index))
-            if partition is not None:
-                works.append(self._logs.deletion(partition.name))
+        for name in _names(topic):
+            self._stop_serving(name)
+            holder = self._logs.directories.holder(name)
+            if is_deleted and holder is not None and holder.topic_ids.get(name) == topic.id:
+                works.append(self._logs.deletion(name))
+        if not is_deleted:
+            logger.error("topic %s is gone from the metadata, but was not deleted: its files are kept", topic.name)
         return works
+
+    def _evict(self, topic: Topic) -> list[Work]:
+        """What is left of an earlier topic of this name, whose removal has failed, is set aside once more."""
+        works: list[Work] = []
+        for name in _names(topic):
+            holder = self._logs.directories.holder(name)
+            if holder is not None and holder.topic_ids.get(name, topic.id) != topic.id:
+                works.append(self._logs.deletion(name, is_stray=True))
+        return works
+
+    def _may_hold(self, topic: Topic) -> bool:
+        return self._logs.directories.may_hold(topic.id, _names(topic))
 
     def _create(self, image: ClusterImage, topic: Topic) -> list[Work]:
         works: list[Work] = []
         for one in topic.partitions:
             name = TopicPartition(topic.name, one.index)
-            if self._broker_id in one.replicas and self._logs.get(name) is None:
-                try:
+            try:
+                if self._broker_id in one.replicas and self._logs.get(name, topic.id) is None:
                     works.append(self._logs.creation(name, topic.id, self._config_of_topic(image, topic.name)))
-                except BarnabasError as error:
-                    logger.error("%s: cannot be created: %s", name, error)
+            except BarnabasError as error:
+                logger.error("%s: cannot be created: %s", name, error)
         return works
+
+    def _log_of(self, name: TopicPartition, topic_id: UUID) -> Log | None:
+        """None also for one that cannot be served: its directory is offline, or it is another topic's."""
+        try:
+            return self._logs.get(name, topic_id)
+        except KafkaError:
+            return None
 
     def _lead(self, topic: Topic) -> None:
         for one in topic.partitions:
             name = TopicPartition(topic.name, one.index)
-            log = self._logs.get(name)
+            log = self._log_of(name, topic.id)
             if log is None or one.leader != self._broker_id or one.leader_epoch == NO_EPOCH:
                 self._stop_serving(name)
                 continue
@@ -206,5 +245,11 @@ class Replicas:
 
     def drop_offline(self) -> None:
         """A directory has failed: its partitions are not served any more."""
-        for name in [name for name, one in self._partitions.items() if self._logs.get(one.name) is not one.log]:
+        for name in [
+            name for name, one in self._partitions.items() if self._log_of(one.name, one.topic_id) is not one.log
+        ]:
             self._stop_serving(name)
+
+
+def _names(topic: Topic) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for index in range(len(topic.partitions))]

@@ -11,7 +11,7 @@ the cleaner looks again when `log.cleaner.backoff.ms` have passed.
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from random import Random
 from threading import Lock
 from typing import Final, TypeAlias
@@ -95,6 +95,15 @@ class LogCleaner:
         self.cancel(log)
         self._damaged.discard(key)
         self._known(directory).pop(partition, None)
+
+    def keep_only(self, directory: str, partitions: Collection[TopicPartition]) -> None:
+        """What the checkpoint says of other partitions would be taken for new ones of their names."""
+        known = self._known(directory)
+        gone = [partition for partition in known if partition not in partitions]
+        for partition in gone:
+            del known[partition]
+        if gone:
+            self._unwritten.append(directory)
 
     def write_checkpoint(self, directory: str) -> None:
         """Writes how far the logs of a directory are compacted. Syncs, so it is for a worker thread."""

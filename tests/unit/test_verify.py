@@ -274,7 +274,7 @@ def test_aborted_transaction_that_is_not_indexed_is_found(data: Path) -> None:
         ((8, 7, 9, 10), "but the marker there aborts one of producer 7"),
         ((7, 6, 9, 10), "but the log says producer 7 aborted 7 to 9"),
         ((7, 7, 5, 10), "offsets 7 to 5"),
-        ((7, 7, 8, 10), "but the log has no such marker"),
+        ((7, 7, 8, 9), "but the log has no such marker"),
     ],
 )
 def test_transaction_index_that_is_wrong_is_found(data: Path, fields: tuple[int, ...], problem: str) -> None:

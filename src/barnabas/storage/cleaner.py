@@ -17,7 +17,7 @@ from threading import Lock
 from typing import Final, TypeAlias
 
 from barnabas.base.clock import Clock
-from barnabas.base.errors import CorruptBatch, DiskFailed, DiskFull
+from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed, DiskFull
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.storage.checkpoints import CLEANER_OFFSETS, CorruptCheckpoint, read_offsets, write_offsets
@@ -194,10 +194,17 @@ class LogCleaner:
                 settings=self._settings,
                 secret=self._random.randbytes(SECRET_BYTES),
             )
+        except CorruptBatch as problem:
+            self._give_up(log.partition, key, problem)
+            return None
         except DiskFailed as error:
             self._on_failure(key[0], error)
             return None
         return self._jobs[key]
+
+    def _give_up(self, partition: TopicPartition, key: _LogKey, problem: BarnabasError) -> None:
+        logger.error("%s: not compacted until it is repaired: %s", partition, problem)
+        self._damaged.add(key)
 
     def _pass_work(self, job: CleaningJob) -> Work:
         return Job(
@@ -214,8 +221,7 @@ class LogCleaner:
                 self._paused.append(job)
                 return
         except (CorruptBatch, CorruptTransactionIndex) as problem:
-            logger.error("%s: not compacted until it is repaired: %s", partition, problem)
-            self._damaged.add(key)
+            self._give_up(partition, key, problem)
         del self._jobs[key]
         if job.end_offset is not None:
             self._known(directory)[partition] = job.end_offset

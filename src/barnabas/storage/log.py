@@ -22,7 +22,7 @@ from barnabas.storage.appending import AppendableLog
 from barnabas.storage.checkpoints import write_leader_epochs
 from barnabas.storage.flush import FlushPlan
 from barnabas.storage.replay import rebuild_producers
-from barnabas.storage.retention import due_for_deletion
+from barnabas.storage.retention import Expiry, due_for_deletion
 from barnabas.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from barnabas.wire.errors import ErrorCode, KafkaError
 
@@ -129,13 +129,13 @@ class Log(AppendableLog):
         """Applies retention; returns how many segments were taken out of the log."""
         self.write()
         now_ms = self._clock.now_ms()
-        due = due_for_deletion(
-            self.segments.facts(self.end_offset),
-            self.config,
-            now_ms=now_ms,
-            log_start_offset=self.log_start_offset,
-            high_watermark=self.high_watermark,
-        )
+        due = self._due_for_deletion(now_ms)
+        if self.config.is_deleted and self.config.retention_ms >= 0:
+            # A damaged index must neither delete a segment early nor keep it for ever: those that decide are asked.
+            while unsure := [one for one in self.segments.first(due.count + 1) if not one.is_largest_sure]:
+                for segment in unsure:
+                    segment.sure_largest()
+                due = self._due_for_deletion(now_ms)
         count = due.count
         if count == len(self.segments):
             try:
@@ -145,6 +145,15 @@ class Log(AppendableLog):
         if count:
             self._delete_oldest(count, due.reason, now_ms)
         return count
+
+    def _due_for_deletion(self, now_ms: TimestampMs) -> Expiry:
+        return due_for_deletion(
+            self.segments.facts(self.end_offset),
+            self.config,
+            now_ms=now_ms,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+        )
 
     def _delete_oldest(self, count: int, reason: str, now_ms: TimestampMs) -> None:
         doomed = [self.segments[slot] for slot in range(count)]

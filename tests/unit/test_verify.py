@@ -394,7 +394,7 @@ def test_index_without_a_log_is_an_error_and_other_names_are_notes(data: Path) -
 
     assert [error.problem for error in errors(report)] == ["it belongs to no segment: there is no .log of this name"]
     assert notes(report) == [
-        "1 names that the log does not know: shopping-list",
+        "these names mean nothing to the log, and are left alone: shopping-list",
         "1 files, not finished by compaction, and removed when the log is opened next",
         "1 files, already deleted, and removed when the log is opened next",
     ]

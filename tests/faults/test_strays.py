@@ -104,6 +104,8 @@ def test_topic_recreated_around_a_kill_never_shows_the_records_of_the_deleted_on
         machine = deepcopy(prepared)
         killer = Killer(recreate, death)
         machine.run(killer.story, dies_at=killer.strikes)
+        if death % 2:
+            machine.disk = machine.disk.crash()  # the power is lost, too: a rename that was not synced is undone
         is_old = machine.run(write_unless_old)
         outcomes.add(is_old)
         for values in machine.run(read_and_forget) or []:

@@ -87,3 +87,19 @@ def test_damaged_node_still_says_that_the_topic_was_deleted() -> None:
         assert await deletions.load() == []
 
     run_in_cluster(scenario)
+
+
+def test_topics_do_not_count_as_deleted_while_the_metadata_cannot_be_asked() -> None:
+    async def scenario(cluster: MetadataCluster) -> None:
+        await cluster.create("t")
+        topic_id = cluster.watcher.image.topics["t"].id
+        await cluster.writer.delete("t")
+        session = cluster.store.session()
+        deletions = Deletions(session, 1)
+        assert await deletions.recorded([topic_id]) == {topic_id}
+        await session.close()
+        assert await deletions.recorded([topic_id]) == set()
+        await confirm(deletions, topic_id)
+        assert len(await Deletions(cluster.session, 1).load()) == 1
+
+    run_in_cluster(scenario)

@@ -22,7 +22,7 @@ from uuid import UUID
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.uuid import parse_uuid, uuid_text
-from barnabas.metadata.errors import BadVersion, CorruptNode, NoNode
+from barnabas.metadata.errors import BadVersion, CorruptNode, NoNode, SessionLost
 from barnabas.metadata.json_node import decode_json, encode_json
 from barnabas.metadata.store import Delete, MetadataStore, Node, Operation, SetData
 from barnabas.metadata.znodes import DELETED_TOPICS, TopicAssignment
@@ -86,9 +86,13 @@ class Deletions:
         return [_decoded(topic_id, node) for topic_id, node in known[excess:]]
 
     async def recorded(self, topic_ids: Collection[UUID]) -> set[UUID]:
-        """Which of these topics the metadata says were deleted."""
+        """Which of these topics the metadata says were deleted: none as long as it cannot be asked."""
         paths = [DeletedTopic.path_of(topic_id) for topic_id in topic_ids]
-        nodes = await self._store.get_many(paths) if paths else []
+        try:
+            nodes = await self._store.get_many(paths) if paths else []
+        except SessionLost as error:
+            logger.warning("whether topics were deleted is not known until the next start: %s", error)
+            return set()
         return {topic_id for topic_id, node in zip(topic_ids, nodes, strict=True) if node is not None}
 
     def confirm(self, topic_ids: Iterable[UUID]) -> None:

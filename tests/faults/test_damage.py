@@ -228,8 +228,11 @@ def test_stopped_log_with_a_damaged_index_keeps_its_records(
     log, report = reopened(tmp_path, recovery_point, was_clean=True)
     assert log.end_offset == batches[-1].next_offset
     assert not report.removed_bytes
-    if report.checked_bytes:
-        check_is_prefix(log, batches)
+    assert read_all(log) == batches
+    aborted = [transaction.aborted for transaction in transactions_of(batches)[0] if transaction.aborted]
+    if damage not in ("emptied", "removed"):  # most segments have no such index
+        found = log.aborted_transactions(0, log.end_offset)
+        assert [one[:3] for one in found] == [one[:3] for one in aborted], "a stable offset too low only costs time"
 
 
 @each_damage

@@ -172,6 +172,7 @@ def scratch() -> Iterator[Path]:
 def prepared(request: pytest.FixtureRequest, scratch: Path) -> TwoDirectories:
     """Directories that a broker has used, after a clean stop and after a kill."""
     root = scratch / request.param
+    shutil.rmtree(root, ignore_errors=True)  # of the same directories, prepared before
     two = TwoDirectories(root / "live")
 
     async def main() -> None:

@@ -1,4 +1,5 @@
 import random
+from contextlib import suppress
 from uuid import UUID
 
 import pytest
@@ -51,8 +52,25 @@ OFFSETS = {
 
 
 def test_offsets_are_written_as_kafka_writes_them():
-    assert encode_offsets(OFFSETS) == (b"0\n3\n__consumer_offsets 0 0\norders 2 4711\norders 10 9223372036854775807\n")
+    assert encode_offsets(OFFSETS) == (
+        b"0\n4\n__consumer_offsets 0 0\norders 2 4711\norders 10 9223372036854775807\n"
+        b"__barnabas_checksum 0 3588689846\n"
+    )
     assert encode_offsets({}) == b"0\n0\n"
+
+
+def test_offsets_without_a_checksum_are_kafkas():
+    assert decode_offsets(b"0\n1\norders 2 4711\n", "file") == {TopicPartition("orders", 2): 4711}
+
+
+def test_flipped_bit_of_offsets_is_found_or_changes_nothing():
+    whole = encode_offsets(OFFSETS)
+    for bit in range(8 * len(whole)):
+        content = bytearray(whole)
+        content[bit // 8] ^= 1 << bit % 8
+        with suppress(CorruptCheckpoint):
+            offsets = decode_offsets(bytes(content), "file")
+            assert {partition: offsets.get(partition) for partition in OFFSETS} == OFFSETS
 
 
 def test_offsets_round_trip(tmp_path):

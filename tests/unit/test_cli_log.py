@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 import barnabas
 from barnabas.base.filesystem import LocalFileSystem
+from barnabas.base.ids import TopicPartition
 from barnabas.cli import log as log_commands
 from barnabas.cli import main
 from barnabas.cli.compiled import MODULES
@@ -22,6 +23,7 @@ from barnabas.cli.dump_text import bytes_text, time_text
 from barnabas.cli.output import human_bytes, plural
 from barnabas.records.batch import Codec
 from barnabas.records.builder import BatchBuilder
+from barnabas.storage.checkpoints import encode_offsets
 from tests.support.sample_log import START_MS, append_plain, make_sample, open_sample
 
 FIRST = "00000000000000000000"
@@ -419,7 +421,7 @@ def test_repair_does_what_the_plan_says_and_leaves_a_sound_log(capsys: pytest.Ca
     assert status == 0
     assert out.endswith("repaired 1 partition\n")
     assert run(capsys, "log", "verify", str(data))[0] == 0
-    assert (data / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 16\n"
+    assert (data / "recovery-point-offset-checkpoint").read_bytes() == encode_offsets({TopicPartition("orders", 0): 16})
     assert run(capsys, "log", "repair", str(data))[1] == "nothing to repair\n"
 
 

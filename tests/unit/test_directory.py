@@ -20,6 +20,8 @@ from barnabas.storage.directory import (
     UnusableDirectory,
     doomed_name,
     parse_partition,
+    partition_set_aside,
+    stray_name,
 )
 from barnabas.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from tests.support.log_directories import CLUSTER_ID, ORDERS, ORDERS_1
@@ -70,6 +72,14 @@ def test_doomed_name_of_long_topic_fits_into_a_file_name() -> None:
     assert len(doomed_name(TopicPartition("x" * 249, 1234567890), unique)) == 255
 
 
+def test_name_of_directory_that_was_set_aside_tells_its_partition_unless_it_was_cut() -> None:
+    unique = UUID(int=5)
+    assert stray_name(ORDERS, unique) == f"orders-0.{unique.hex}-stray"
+    assert partition_set_aside(stray_name(ORDERS, unique)) == ORDERS
+    assert partition_set_aside(stray_name(TopicPartition("x" * 249, 0), unique)) is None
+    assert partition_set_aside("orders-0") is None
+
+
 def test_listing_sorts_directories_by_their_names(disk: SimulatedDisk) -> None:
     for name in (
         "orders-0", "orders-1", "orders-2.00ff-delete", "orders-3.00ff-future", "orders-4.00ff-stray",
@@ -81,7 +91,8 @@ def test_listing_sorts_directories_by_their_names(disk: SimulatedDisk) -> None:
     listing = LogDirectory(disk, DATA).list()
     assert listing.partitions == [ORDERS, ORDERS_1]
     assert listing.doomed == ["orders-2.00ff-delete"]
-    assert listing.set_aside == ["orders-3.00ff-future", "orders-4.00ff-stray"]
+    assert listing.set_aside == ["orders-3.00ff-future"]
+    assert listing.strays == ["orders-4.00ff-stray"]
     assert listing.malformed == ["lost+found", "orders-5-delete"]
 
 

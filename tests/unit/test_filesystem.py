@@ -12,7 +12,14 @@ from typing import NamedTuple
 import pytest
 
 from barnabas.base.errors import DirectoryLocked, DiskFailed, DiskFull
-from barnabas.base.filesystem import FileSystem, LocalFileSystem, disk_error, read_file, replace_file
+from barnabas.base.filesystem import (
+    FileSystem,
+    LocalFileSystem,
+    disk_error,
+    make_durable_directory,
+    read_file,
+    replace_file,
+)
 from barnabas.sim.disk import SimulatedDisk
 
 
@@ -364,3 +371,42 @@ def test_local_lock_keeps_out_posix_locks_of_other_processes_even_after_a_refuse
     assert other_process() == "refused"
     lock.release()
     assert other_process() == "taken"
+
+
+def test_durable_directory_survives_a_power_loss_with_every_directory_on_the_way() -> None:
+    disk = SimulatedDisk(Random(1), strict=True)
+    make_durable_directory(disk, "srv/logs/data")
+    assert disk.crash().is_directory("srv/logs/data")
+
+
+def test_empty_directory_that_another_process_made_becomes_durable() -> None:
+    disk = SimulatedDisk(Random(1), strict=True)
+    disk.make_directory("srv/logs/data")
+    disk = disk.kill()
+    make_durable_directory(disk, "srv/logs/data/")
+    assert disk.crash().is_directory("srv/logs/data")
+
+
+def test_directory_that_is_in_use_costs_no_sync() -> None:
+    disk = SimulatedDisk(Random(1))
+    disk.make_directory("srv/logs/data/orders-0")
+    disk.fail(errno.EIO, operations=["sync_directory"])
+    make_durable_directory(disk, "srv/logs/data")
+
+
+@pytest.mark.parametrize(("code", "is_fine"), [(errno.EACCES, True), (errno.EIO, False)])
+def test_directory_above_that_cannot_be_opened_is_its_owners_business(code: int, is_fine: bool) -> None:
+    disk = SimulatedDisk(Random(1))
+    disk.make_directory("srv/logs")
+    disk.fail(code, operations=["sync_directory"], path_pattern="")
+    if is_fine:
+        make_durable_directory(disk, "srv/logs/data")
+        return
+    with pytest.raises(DiskFailed):
+        make_durable_directory(disk, "srv/logs/data")
+
+
+def test_durable_directory_may_be_given_by_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_durable_directory(LocalFileSystem(), "logs/data")
+    assert (tmp_path / "logs" / "data").is_dir()

@@ -179,7 +179,8 @@ def test_opening_leaves_what_is_not_ours(
         replace_file(disk, path, content)
     manager, report = open_manager(disk, clock, [A])
     assert len(manager) == 0
-    assert report.set_aside == [f"{A}/orders-1.00ff-stray", f"{A}/orders-2.00ff-future"]
+    assert report.strays == [f"{A}/orders-1.00ff-stray"]
+    assert report.set_aside == [f"{A}/orders-2.00ff-future"]
     assert report.malformed == [f"{A}/lost+found"]
     clock.advance(3_600_000)
     manager.run_due_work()
@@ -250,13 +251,13 @@ def test_get_with_another_topic_id_is_refused(manager: LogManager) -> None:
 
 
 def test_damaged_partition_metadata_is_said_and_the_log_served(
-    disk: SimulatedDisk, clock: ManualClock, manager: LogManager
+    disk: SimulatedDisk, clock: ManualClock, manager: LogManager, caplog: pytest.LogCaptureFixture
 ) -> None:
     append(manager.create(ORDERS, TOPIC_ID, EAGER), b"one")
     manager.close()
     replace_file(disk, f"{A}/orders-0/partition.metadata", b"nonsense")
-    again, report = open_manager(disk, clock, [A, B])
-    assert "topic id is not known" in report.repaired[0].notes[0]
+    again, _ = open_manager(disk, clock, [A, B])
+    assert "topic id is not known" in caplog.text
     assert again.get(ORDERS, TOPIC_ID) is not None
 
 

@@ -12,6 +12,7 @@ from barnabas.base.uuid import parse_uuid
 from barnabas.metadata import topics as topics_module
 from barnabas.metadata.configs import update_broker_configs, update_topic_configs
 from barnabas.metadata.controllership import claim_controller
+from barnabas.metadata.deletions import DeletedTopic, Deletions
 from barnabas.metadata.placement import assigned_replicas, place_replicas
 from barnabas.metadata.store import Create
 from barnabas.metadata.topics import TopicWriter
@@ -131,19 +132,22 @@ def test_racing_creations_let_one_win() -> None:
     run_in_cluster(scenario)
 
 
-def test_deleted_topic_leaves_nothing_behind() -> None:
+def test_deleted_topic_leaves_nothing_behind_but_its_id() -> None:
     async def scenario(cluster: MetadataCluster) -> None:
         await cluster.create("kept", 2)
         before = await cluster.session.get_many(PERSISTENT_PATHS)
         await cluster.create("t", 3, retention="5")
         topic_id = cluster.watcher.image.topics["t"].id
-        assert await error_of(cluster.writer.delete("t", parse_uuid("mV6sF7SYS-axiQvnRkBn3Q"))) is (
-            ErrorCode.UNKNOWN_TOPIC_ID
-        )
+        other_id = parse_uuid("mV6sF7SYS-axiQvnRkBn3Q")
+        assert await error_of(cluster.writer.delete("t", other_id)) is ErrorCode.UNKNOWN_TOPIC_ID
         await cluster.writer.delete("t", topic_id)
         image = await cluster.watcher.wait_for(lambda image: "t" not in image.topics)
         assert image.topic_by_id(topic_id) is None
         assert image.configs_of_topic("t") == {}
+        deletions = Deletions(cluster.session, 1)
+        assert await deletions.load() == [DeletedTopic("t", topic_id, (1,))]
+        assert await deletions.recorded([topic_id, other_id]) == {topic_id}
+        await cluster.session.delete(DeletedTopic.path_of(topic_id))
         after = await cluster.session.get_many(PERSISTENT_PATHS)
         assert [one and one.stat.children_count for one in after] == [one and one.stat.children_count for one in before]
         assert await error_of(cluster.writer.delete("t")) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -274,7 +274,7 @@ def test_aborted_transaction_that_is_not_indexed_is_found(data: Path) -> None:
         ((8, 7, 9, 10), "but the marker there aborts one of producer 7"),
         ((7, 6, 9, 10), "but the log says producer 7 aborted 7 to 9"),
         ((7, 7, 5, 10), "offsets 7 to 5"),
-        ((7, 7, 8, 10), "but the log has no such marker"),
+        ((7, 7, 8, 9), "but the log has no such marker"),
     ],
 )
 def test_transaction_index_that_is_wrong_is_found(data: Path, fields: tuple[int, ...], problem: str) -> None:
@@ -394,7 +394,7 @@ def test_index_without_a_log_is_an_error_and_other_names_are_notes(data: Path) -
 
     assert [error.problem for error in errors(report)] == ["it belongs to no segment: there is no .log of this name"]
     assert notes(report) == [
-        "1 names that the log does not know: shopping-list",
+        "these names mean nothing to the log, and are left alone: shopping-list",
         "1 files, not finished by compaction, and removed when the log is opened next",
         "1 files, already deleted, and removed when the log is opened next",
     ]

@@ -74,6 +74,14 @@ class SettledTime:
         self._doubted_since_ms: int | None = None
         self._warning = RepeatedWarning(logger, time.monotonic, _WARNING_SECONDS)
 
+    def __getstate__(self) -> dict[str, object]:
+        """Without the lock: a copy, of a simulated machine for example, has one of its own."""
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self._lock = Lock()
+
     def at(self, moment: Moment) -> int:
         with self._lock:
             return moment.steady_ms + self._settle(moment.wall_ms - moment.steady_ms, moment.steady_ms)

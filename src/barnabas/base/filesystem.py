@@ -28,6 +28,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 _VECTOR_LENGTH_MAX: Final = 1024
 _WHOLE_FILE_EXCLUSIVELY: Final = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)  # struct flock
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NOT_PERMITTED: Final = frozenset({errno.EACCES, errno.EPERM})
 
 
 class File(Protocol):
@@ -152,6 +153,27 @@ def replace_file(files: FileSystem, path: str, content: bytes) -> None:
         file.close()
     files.rename(temporary, path)
     files.sync_directory(os.path.dirname(path))
+
+
+def make_durable_directory(files: FileSystem, path: str) -> None:
+    """Makes a directory that survives a loss of power, with every directory on the way to it.
+
+    An empty one may be what a process that was killed had just made, so its whole way is synced, too: nothing is put
+    into a directory before that. Directories that others made may refuse to be opened, which is their owners' choice.
+    """
+    lineage = [path.rstrip(os.sep)]
+    while (parent := os.path.dirname(lineage[-1])) not in ("", lineage[-1]):
+        lineage.append(parent)
+    made = [place for place in lineage if not files.exists(place)]
+    files.make_directory(path)
+    if not made and files.list(path):
+        return
+    for place in reversed(lineage):
+        try:
+            files.sync_directory(os.path.dirname(place))
+        except DiskFailed as error:
+            if place in made or error.errno not in _NOT_PERMITTED:
+                raise
 
 
 class LocalFile:

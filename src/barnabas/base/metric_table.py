@@ -80,6 +80,9 @@ LOG_END_OFFSET: Final = Description(
     GAUGE, "barnabas_log_end_offset", "Offset that the next record will get.", _PARTITION)
 LOG_DIRECTORIES_OFFLINE: Final = Description(
     GAUGE, "barnabas_log_directories_offline", "Log directories that failed; they stay offline until a restart.")
+STRAY_LOGS: Final = Description(
+    GAUGE, "barnabas_stray_logs",
+    "Directories of partitions that the metadata does not know: kept, and not served.")
 LOG_DIRECTORY_FREE_BYTES: Final = Description(
     GAUGE, "barnabas_log_directory_free_bytes", "Space that is left on the disk of a log directory.", ("directory",))
 LOG_DIRECTORY_FULL: Final = Description(
@@ -171,6 +174,7 @@ SECTIONS: Final = (
             LOG_START_OFFSET,
             LOG_END_OFFSET,
             LOG_DIRECTORIES_OFFLINE,
+            STRAY_LOGS,
             LOG_DIRECTORY_FREE_BYTES,
             LOG_DIRECTORY_FULL,
             FLUSH_SECONDS,

@@ -48,6 +48,7 @@ from barnabas.broker.settings import DEFAULT_NODE_ID, BrokerSettings
 from barnabas.broker.slices import Slices
 from barnabas.groups.measures import measure_group_states, measure_groups
 from barnabas.metadata.controllership import claim_controller
+from barnabas.metadata.deletions import Deletions
 from barnabas.metadata.embedded import EmbeddedMetadata
 from barnabas.metadata.errors import SessionLost
 from barnabas.metadata.identity import ProducerIds, ensure_cluster_id, ensure_layout, register_broker
@@ -69,6 +70,8 @@ from barnabas.storage.directory import LogDirectory
 from barnabas.storage.handles import Handles
 from barnabas.storage.manager import LogManager
 from barnabas.storage.opening import OpeningProgress, OpeningReport
+from barnabas.storage.strays import KnownPartitions
+from barnabas.storage.work import Workers
 from barnabas.wire.apis import ApiKey
 
 logger = logging.getLogger(__name__)
@@ -90,6 +93,8 @@ class BrokerParts:
     """None: the operating system's sockets."""
     metadata_table: MemoryTable | None = None
     """None: a file in the first log directory."""
+    log_workers: Workers | None = None
+    """What opens and closes the logs; None: threads."""
 
 
 def system_parts() -> BrokerParts:
@@ -184,12 +189,22 @@ class Broker:
         writer = TopicWriter(controllership, parts.random)
         await self._finish_interrupted(writer, watcher)
 
-        self.logs = await self._open_logs(cluster_id, image, executor)
+        deletions = Deletions(store, self.node_id)
+        deleted = await deletions.load()
+        known = KnownPartitions(
+            lambda partition: watcher.image.topic_id_of(partition, self.node_id),
+            frozenset(topic.topic_id for topic in deleted),
+            frozenset(topic.topic for topic in deleted),
+        )
+        self.logs = await self._open_logs(cluster_id, image, known, executor)
+        if not (self.opening.offline or self.opening.unopened):
+            deletions.confirm(topic.topic_id for topic in deleted)
         log_config = partial(settings.log_config, broker_id=self.node_id)
         self.replicas = Replicas(
             self.node_id,
             self.logs,
             lambda image, topic: log_config(image, topic=topic),
+            deletions,
             executor,
             self._on_log_failure,
         )
@@ -210,6 +225,7 @@ class Broker:
         self._reconfigure(image)
         self._run(watcher.run())
         self._run(self.replicas.run())
+        self._run(deletions.run())
         self._run(self._keep_house(executor))
         await self.replicas.apply(image)
 
@@ -252,7 +268,9 @@ class Broker:
             task = asyncio.create_task(_finish_later(writer, watcher))
             self._stack.push_async_callback(_cancel, task)
 
-    async def _open_logs(self, cluster_id: str, image: ClusterImage, executor: ThreadPoolExecutor) -> LogManager:
+    async def _open_logs(
+        self, cluster_id: str, image: ClusterImage, known: KnownPartitions, executor: ThreadPoolExecutor
+    ) -> LogManager:
         parts, settings = self._parts, self.settings
         logs = LogManager(
             parts.files,
@@ -263,9 +281,12 @@ class Broker:
             node_id=self.node_id,
             handles=Handles(handles_capacity(raise_descriptor_limit())),
             flush_seconds=self._flush_seconds,
+            workers=parts.log_workers,
         )
         loop = asyncio.get_running_loop()
-        open_all = partial(logs.open, lambda topic: settings.log_config(image, self.node_id, topic), self._on_progress)
+        open_all = partial(
+            logs.open, lambda topic: settings.log_config(image, self.node_id, topic), self._on_progress, known
+        )
         self.opening = await loop.run_in_executor(executor, open_all)
         self._stack.callback(logs.close)
         return logs

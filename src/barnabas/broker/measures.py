@@ -81,6 +81,7 @@ def _measure_logs(metrics: Metrics, logs: LogManager) -> None:
     show(table.LOG_START_OFFSET, attrgetter("log_start_offset"))
     show(table.LOG_END_OFFSET, attrgetter("end_offset"))
     metrics.reading(table.LOG_DIRECTORIES_OFFLINE, lambda: len(logs.offline_directories))
+    metrics.reading(table.STRAY_LOGS, lambda: logs.stray_count)
 
     def free_bytes() -> Iterator[Sample]:
         for one in logs.directories.online:

@@ -99,7 +99,6 @@ def _place_of_search(partition: Partition, timestamp: TimestampMs) -> FileSlice 
         if first is None:
             return None
         segment = first
-    start = max(segment.time_index.lookup(timestamp).offset, partition.log.log_start_offset)
-    position = segment.offset_index.lookup(start).position
+    position = segment.place_of_search(timestamp, partition.log.log_start_offset)
     length = min(_SEARCHED_BYTES, segment.size - position)
     return segment.slice(position, length) if length > 0 else None

@@ -2,7 +2,7 @@
 
 | file | one line for each |
 |---|---|
-| `OFFSET.log` | batch; with `--records` also each record |
+| `OFFSET.log` | batch; with `--records` also each record, in `__consumer_offsets` with what it says |
 | `OFFSET.index`, `.timeindex`, `.txnindex` | entry |
 | `OFFSET.snapshot` | producer |
 | `*-offset-checkpoint` | partition |
@@ -38,6 +38,7 @@ from barnabas.storage.checkpoints import (
     decode_offsets,
     decode_partition_metadata,
 )
+from barnabas.storage.directory import parse_partition
 from barnabas.storage.index import OffsetIndex, TimeIndex
 from barnabas.storage.meta_properties import META_PROPERTIES, decode_meta_properties
 from barnabas.storage.names import parse_segment_file_name
@@ -49,6 +50,10 @@ from barnabas.storage.verify_index import IndexEntry, measure_index, read_index
 
 Line: TypeAlias = dict[str, Any]
 """Names and values of one line; `type` says what it is. `dump_text` writes it for people or as JSON."""
+Decoder: TypeAlias = Callable[[bytes | None, bytes | None], Line | None]
+"""Says what a record means by its key and value; None when it cannot."""
+
+_OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 class DamagedFile(BarnabasError):  # noqa: N818 - a fact about bytes, named as one
@@ -95,6 +100,7 @@ def dump_file(files: FileSystem, path: str, options: DumpOptions) -> Iterator[Li
 
 
 def _dump_log(files: FileSystem, path: str, options: DumpOptions) -> Iterator[Line]:
+    decode = _decoder_of(path) if options.with_records else None
     with closing(files.open(path)) as file:
         for item in stream_batches(file, verify=False):
             if isinstance(item, Damage):
@@ -107,7 +113,7 @@ def _dump_log(files: FileSystem, path: str, options: DumpOptions) -> Iterator[Li
             try:
                 yield _batch_line(item)
                 if options.with_records:
-                    yield from _record_lines(item.batch, options.first_offset)
+                    yield from _record_lines(item.batch, options.first_offset, decode)
             except CorruptBatch as problem:
                 raise DamagedFile(path, str(problem), item.position) from None
 
@@ -148,10 +154,23 @@ def _marker_fields(header: BatchHeader, batch: memoryview) -> Line:
     return {"marker": "commit" if marker.is_commit else "abort", "coordinator_epoch": marker.coordinator_epoch}
 
 
-def _record_lines(batch: memoryview, first_offset: Offset) -> Iterator[Line]:
+def _decoder_of(path: str) -> Decoder | None:
+    """What tells the meaning of the records of an internal topic, known by the name of the partition's directory."""
+    partition = parse_partition(os.path.basename(os.path.dirname(os.path.abspath(path))))
+    if partition is None or partition.topic != _OFFSETS_TOPIC:
+        return None
+    from barnabas.cli.dump_groups import group_fields  # which needs much that other dumps do not
+
+    return group_fields
+
+
+def _record_lines(batch: memoryview, first_offset: Offset, decode: Decoder | None) -> Iterator[Line]:
     for record in read_records(batch):
         if record.offset >= first_offset:
-            yield _record_line(record)
+            line = _record_line(record)
+            if decode is not None and (fields := decode(record.key, record.value)) is not None:
+                line["decoded"] = fields
+            yield line
 
 
 def _record_line(record: Record) -> Line:

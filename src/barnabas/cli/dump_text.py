@@ -12,7 +12,7 @@ from barnabas.base.ids import NO_EPOCH, NO_PRODUCER, NO_TIMESTAMP, TimestampMs
 from barnabas.cli.dump import Line
 
 _START: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_TIMES: Final = frozenset({"timestamp", "max_timestamp", "delete_horizon"})
+_TIMES: Final = frozenset({"timestamp", "max_timestamp", "delete_horizon", "commit_timestamp", "expire_timestamp"})
 
 
 def text_of(line: Line) -> str:
@@ -77,16 +77,30 @@ def _batch_text(line: Line) -> str:
 
 
 def _record_text(line: Line) -> str:
-    parts = [
-        f"  record {line['offset']}",
-        f"time={time_text(line['timestamp'])}",
-        f"key={bytes_text(line['key'])}",
-        f"value={bytes_text(line['value'])}",
-    ]
+    parts = [f"  record {line['offset']}", f"time={time_text(line['timestamp'])}"]
+    if "decoded" in line:
+        parts += _decoded_texts(line["decoded"])
+    else:
+        parts += [f"key={bytes_text(line['key'])}", f"value={bytes_text(line['value'])}"]
     if line["headers"]:
         shown = ", ".join(f"{bytes_text(key)}: {bytes_text(value)}" for key, value in line["headers"])
         parts.append(f"headers={{{shown}}}")
     return " ".join(parts)
+
+
+def _decoded_texts(fields: dict[str, Any]) -> list[str]:
+    """The kind of the record, then its fields; texts are quoted, as they may hold anything."""
+    return [fields["kind"], *(f"{name}={_decoded(name, value)}" for name, value in fields.items() if name != "kind")]
+
+
+def _decoded(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return bytes_text(value.encode("utf-8", "surrogateescape"))
+    if isinstance(value, list):
+        return f"[{', '.join(_decoded(name, member) for member in value)}]"
+    if isinstance(value, dict):
+        return f"{{{' '.join(f'{key}={_decoded(key, member)}' for key, member in value.items())}}}"
+    return str(value).lower() if isinstance(value, bool) else _plain(name, value)
 
 
 def _plain(name: str, value: Any) -> str:
@@ -103,4 +117,6 @@ def _json_value(value: Any) -> Any:
             return {"base64": b64encode(value).decode("ascii")}
     if isinstance(value, list | tuple):
         return [_json_value(member) for member in value]
+    if isinstance(value, dict):
+        return {name: _json_value(member) for name, member in value.items()}
     return value

@@ -149,14 +149,16 @@ def _say_verified(report: "DirectoryReport") -> None:
     say_findings(findings)
     shown = report.partitions
     if len(shown) > _TABLE_ROWS_MAX:
-        shown = [partition for partition in shown if not partition.is_sound][:_TABLE_ROWS_MAX]
+        with_findings = [partition for partition in shown if partition.findings]
+        shown = sorted(with_findings, key=lambda partition: partition.is_sound)[:_TABLE_ROWS_MAX]
     if shown:
         say_table(
             ("partition", "segments#", "batches#", "records#", "size#", "offsets#", "verdict"),
             [_verified_row(partition) for partition in shown],
         )
     if len(shown) < len(report.partitions):
-        say(f"({len(report.partitions) - len(shown)} more partitions are not shown)")
+        others = plural(len(report.partitions) - len(shown), "more partition" if shown else "partition")
+        say(f"({others} not shown)")
     records = sum(partition.records for partition in report.partitions)
     size = sum(partition.log_bytes for partition in report.partitions)
     errors = report.errors + sum(partition.errors for partition in report.partitions)
@@ -171,7 +173,12 @@ def _verified_row(partition: "PartitionReport") -> list[Any]:
 
     from barnabas.cli.output import human_bytes, plural
 
-    verdict = Text("sound", "green") if partition.is_sound else Text(plural(partition.errors, "error"), "bold red")
+    if not partition.is_sound:
+        verdict = Text(plural(partition.errors, "error"), "bold red")
+    elif partition.findings:
+        verdict = Text(f"sound, {plural(len(partition.findings), 'note')}", "green")
+    else:
+        verdict = Text("sound", "green")
     return [
         partition.name,
         f"{partition.segments:,}",
@@ -189,36 +196,37 @@ def repair(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.", show_default=False)
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
 ) -> None:
     """Make a damaged log usable again, as recovery does after a crash.
 
-    Every batch is checked. A log is cut at its first bad batch: WHAT FOLLOWS IS LOST, so try --dry-run first.
-    Indexes, snapshots and checkpoints are made again. What is sound is not touched.
+    Every batch is checked. A log is cut at its first bad batch: WHAT FOLLOWS IS LOST, so try --dry-run first; on a
+    terminal the plan is shown, and you are asked. Indexes, snapshots and checkpoints are made again. What is sound is
+    not touched, nor is anything that is no log.
     """
-    from barnabas.cli.output import complain, progress
+    from barnabas.cli.output import complain, confirm
     from barnabas.storage.overlay import OverlayFileSystem
-    from barnabas.storage.repair import repair as repair_target
-    from barnabas.storage.verify_directory import find_target, target_log_bytes, was_closed
+    from barnabas.storage.verify_directory import find_target
 
     local = LocalFileSystem()
     target = find_target(local, directory)
-    overlay = OverlayFileSystem(local) if dry_run else None
-    files: FileSystem = local if overlay is None else overlay
     lock = _lock(target, dry_run)
     try:
-        with progress("repairing", 3 * target_log_bytes(local, target)) as advance:
-            report = repair_target(
-                files,
-                target,
-                SystemClock(),
-                random.Random(),
-                is_settled=was_closed(local, target),
-                on_progress=advance,
-            )
+        report = None
+        is_asked = not (dry_run or yes) and sys.stdin is not None and sys.stdin.isatty()
+        if dry_run or is_asked:
+            overlay = OverlayFileSystem(local)
+            report = _repair(overlay, target)
+            _say_repaired(report, overlay.changes(), is_asked=is_asked)
+            if is_asked and report.has_changes:
+                confirm("Repair it so?", "nothing was changed")
+                report = None
+        if report is None:
+            report = _repair(local, target)
+            _say_repaired(report, None)
     finally:
         if lock is not None:
             lock.release()
-    _say_repaired(report, overlay.changes() if overlay is not None else None)
     if not report.after.is_sound:
         complain(
             "something is still broken; `barnabas log verify` shows the place"
@@ -228,11 +236,29 @@ def repair(
         raise typer.Exit(1)
 
 
-def _say_repaired(report: "RepairReport", changes: "list[Change] | None") -> None:
+def _repair(files: FileSystem, target: "Target") -> "RepairReport":
+    from barnabas.cli.output import progress
+    from barnabas.storage.repair import repair as repair_target
+    from barnabas.storage.verify_directory import target_log_bytes, was_closed
+
+    local = LocalFileSystem()
+    with progress("repairing", 3 * target_log_bytes(local, target)) as advance:
+        return repair_target(
+            files,
+            target,
+            SystemClock(),
+            random.Random(),
+            is_settled=was_closed(local, target),
+            on_progress=advance,
+        )
+
+
+def _say_repaired(report: "RepairReport", changes: "list[Change] | None", *, is_asked: bool = False) -> None:
+    """What was done, or with changes what would be done: for a person who is asked next, or as the whole result."""
     from barnabas.cli.output import human_bytes, plural, say, say_findings
 
     is_rehearsal = changes is not None
-    if not report.partitions and not report.lowered:
+    if not report.has_changes:
         say("nothing to repair")
         say_findings(report.after.findings)
         return
@@ -255,7 +281,8 @@ def _say_repaired(report: "RepairReport", changes: "list[Change] | None") -> Non
         for change in changes:
             sizes = f"{human_bytes(change.old_bytes)} -> {human_bytes(change.new_bytes)}"
             say(f"  {change.kind.value:7}  {change.path}  {sizes}")
-        say("nothing was changed; run it again without --dry-run to do it")
+        if not is_asked:
+            say("nothing was changed; run it again without --dry-run to do it")
     else:
         say(f"repaired {plural(len(report.partitions), 'partition')}")
 

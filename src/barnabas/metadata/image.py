@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
-from barnabas.base.ids import NO_EPOCH, LeaderEpoch
+from barnabas.base.ids import NO_EPOCH, LeaderEpoch, TopicPartition
 from barnabas.metadata.znodes import NO_LEADER, BrokerRegistration, Endpoint, PartitionState, TopicAssignment
 
 INTERNAL_TOPICS: Final = frozenset(
@@ -186,6 +186,12 @@ class ClusterImage:
     def partition(self, topic: str, index: int) -> Partition | None:
         found = self.topics.get(topic)
         return None if found is None else found.partition(index)
+
+    def topic_id_of(self, partition: TopicPartition, broker_id: int) -> UUID | None:
+        """The topic's id, if it has the partition and the broker is one of its replicas."""
+        topic = self.topics.get(partition.topic)
+        found = None if topic is None else topic.partition(partition.partition)
+        return topic.id if topic is not None and found is not None and broker_id in found.replicas else None
 
     def configs_of_topic(self, name: str) -> Mapping[str, str]:
         return self.topic_configs.get(name, _NOTHING)

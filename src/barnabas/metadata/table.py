@@ -22,7 +22,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import Final, Protocol
 
 from barnabas.base.errors import BarnabasError, DirectoryLocked, DiskFailed, DiskFull
-from barnabas.base.filesystem import FileSystem
+from barnabas.base.filesystem import FileSystem, make_durable_directory
 from barnabas.metadata.errors import CorruptMetadata, NewerMetadata
 from barnabas.metadata.store import NO_OWNER
 from barnabas.metadata.tree import Tree, TreeNode
@@ -98,7 +98,7 @@ class SqliteTable:
     def __init__(self, directory: str, files: FileSystem) -> None:
         self._files = files
         self.path = os.path.join(directory, FILE_NAME)
-        files.make_directory(directory)
+        make_durable_directory(files, directory)
         self._lock = files.lock(os.path.join(directory, LOCK_NAME))
         try:
             if not files.exists(self.path):

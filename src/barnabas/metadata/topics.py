@@ -6,6 +6,8 @@ it. Only a topic with more than a thousand partitions needs several (a `multi` o
 - created, its first `multi` has the topic and as many partitions as fit; the rest has no leader until its own one;
 - deleted, it is first marked in `/admin/delete_topics`, from where on it counts as gone.
 
+The id of a deleted topic is remembered as long as brokers may have files of it (`barnabas.metadata.deletions`).
+
 `finish_interrupted` completes both after a crash. The leader of a new partition is its first replica, in epoch 0, and
 all replicas are in sync: they are equally empty.
 
@@ -22,6 +24,7 @@ from barnabas.base.ids import TopicPartition, topic_name_problem
 from barnabas.base.texts import shortened
 from barnabas.base.uuid import new_uuid
 from barnabas.metadata.controllership import Controllership
+from barnabas.metadata.deletions import DeletedTopic
 from barnabas.metadata.errors import BadVersion, NodeExists, NoNode, NotEmpty
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.paths import parent_of
@@ -182,7 +185,7 @@ class TopicWriter:
             for group in _together(list(zip(folders, states, strict=True)))
         ]
         if len(groups) > 1 and await self._store.exists(marker) is None:
-            await self._controllership.multi([Create(marker)])
+            await self._controllership.multi([Create(marker), *await self._remember(topic)])
         for group in groups[:-1]:
             await self._controllership.multi(group)
         others = [
@@ -190,7 +193,13 @@ class TopicWriter:
             for path in (partitions_path, topic_config_path(topic.topic), marker)
             if await self._store.exists(path) is not None
         ]
-        await self._controllership.multi([*groups[-1], *(Delete(path) for path in others), Delete(topic.path, version)])
+        gone = [*groups[-1], *(Delete(path) for path in others), Delete(topic.path, version)]
+        await self._controllership.multi([*gone, *await self._remember(topic)])
+
+    async def _remember(self, topic: TopicAssignment) -> list[Operation]:
+        """In the same write as what makes the topic count as gone: brokers remove only what they find there."""
+        deleted = DeletedTopic.of(topic)
+        return [] if await self._store.exists(deleted.path) else [Create(deleted.path, deleted.encode())]
 
     async def _read(self, name: str) -> tuple[TopicAssignment, int]:
         node = None

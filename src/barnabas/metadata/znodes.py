@@ -13,7 +13,7 @@ Layout and JSON are those of Apache Kafka 3.9, the last one with ZooKeeper:
 /config/topics/T, /config/brokers/N|<default>  configs (`encode_configs`); also users, clients, ips
 /latest_producer_id_block                      ProducerIdBlock
 ```
-Administration and notifications are in `znodes_admin`.
+Administration and notifications are in `znodes_admin`; `/barnabas` has what Kafka does not know (`deletions`).
 
 A node that Kafka wrote is read, and Kafka reads what is written here. Data that is neither raises `CorruptNode`.
 """
@@ -42,6 +42,7 @@ CONFIG_BROKERS: Final = "/config/brokers"
 CONFIG_CLIENTS: Final = "/config/clients"
 CONFIG_USERS: Final = "/config/users"
 CONFIG_IPS: Final = "/config/ips"
+DELETED_TOPICS: Final = "/barnabas/deleted_topics"
 DEFAULT_ENTITY: Final = "<default>"
 
 NO_LEADER: Final = -1
@@ -371,5 +372,6 @@ PERSISTENT_PATHS: Final = (
     "/admin/delete_topics",
     "/isr_change_notification",
     "/log_dir_event_notification",
+    DELETED_TOPICS,
 )
 """Must be there before a broker starts."""

@@ -5,6 +5,9 @@ metadata store's watches, alone and in a cluster alike. `run` takes each new ima
 made (in worker threads), those of deleted ones are taken out of service and removed, changed settings are swapped in.
 What handlers find here is always served; what is still on its way is not there yet.
 
+A log is a partition's by its topic id, never by its name alone: a topic may have been deleted and made again. Files are
+removed only when the metadata says that the topic was deleted; those of a topic that is merely not there are kept.
+
 Owner: the broker's event loop.
 """
 
@@ -20,6 +23,7 @@ from barnabas.base.errors import BarnabasError, DiskFailed, DiskFull
 from barnabas.base.ids import NO_EPOCH, SteadyMs, TopicPartition
 from barnabas.base.texts import shortened
 from barnabas.base.uuid import ZERO_UUID
+from barnabas.metadata.deletions import Deletions
 from barnabas.metadata.image import INTERNAL_TOPICS, ClusterImage, Topic
 from barnabas.replication.partition import Partition
 from barnabas.replication.workers import perform
@@ -48,6 +52,7 @@ class Replicas:
         broker_id: int,
         logs: LogManager,
         config_of_topic: ConfigOfTopic,
+        deletions: Deletions,
         workers: Executor,
         on_failure: Callable[[Partition, DiskFailed], None] = lambda partition, failure: None,
     ) -> None:
@@ -57,12 +62,13 @@ class Replicas:
         self._on_failure = on_failure
         self._is_started = False
         """Whether an image was applied: partitions that come later are new."""
-        self._unserved: set[TopicPartition] = set()
-        """Partitions that this broker leads and has no log of."""
+        self._unserved: dict[TopicPartition, UUID] = {}
+        """Partitions that this broker leads and has no log of, with their topics' ids."""
         self._uncreated: set[TopicPartition] = set()
         """Those of them that there was no room for."""
         self._retry_ms: SteadyMs = 0
         self._config_of_topic = config_of_topic
+        self._deletions = deletions
         self._workers = workers
         self._partitions: dict[tuple[str, int], Partition] = {}
         self.traffic: dict[str, TopicTraffic] = {}
@@ -172,7 +178,9 @@ class Replicas:
             for name, topic in self.image.topics.items()
             if name not in image.topics or image.topics[name].id != topic.id
         ]
-        await self._perform([work for topic in gone for work in self._remove(topic)])
+        deleted = await self._deletions.recorded([topic.id for topic in gone])
+        await self._perform([work for topic in gone for work in self._remove(topic, is_deleted=topic.id in deleted)])
+        await self._perform([work for topic in changed for work in self._evict(topic)])
         await self._create_all(image, changed)
         for topic in changed:
             self._lead(topic)
@@ -180,6 +188,7 @@ class Replicas:
         self.image = image
         self._is_started = True
         self._found.clear()
+        self._deletions.confirm(topic.id for topic in gone if topic.id in deleted and not self._may_hold(topic))
         async with self._applied:
             self._applied.notify_all()
 
@@ -188,18 +197,34 @@ class Replicas:
             for work in works:
                 group.create_task(perform(work, self._workers))
 
-    def _remove(self, topic: Topic) -> list[Work]:
+    def _remove(self, topic: Topic, *, is_deleted: bool) -> list[Work]:
+        """A topic that is not there, though nobody has deleted it, is only not served: its metadata may come back."""
         works: list[Work] = []
         self.traffic.pop(topic.name, None)
-        for index in range(len(topic.partitions)):
-            name = TopicPartition(topic.name, index)
-            self._unserved.discard(name)
+        for name in _names(topic):
+            self._unserved.pop(name, None)
             self._uncreated.discard(name)
-            if self._stop_serving(name) is not None:
-                works.append(self._logs.deletion(name))
-            else:
+            self._stop_serving(name)
+            if is_deleted:
                 self._logs.directories.forget_lost(name)
+            holder = self._logs.directories.holder(name)
+            if is_deleted and holder is not None and holder.topic_ids.get(name) == topic.id:
+                works.append(self._logs.deletion(name))
+        if not is_deleted:
+            logger.error("topic %s is gone from the metadata, but was not deleted: its files are kept", topic.name)
         return works
+
+    def _evict(self, topic: Topic) -> list[Work]:
+        """What is left of an earlier topic of this name, whose removal has failed, is set aside once more."""
+        works: list[Work] = []
+        for name in _names(topic):
+            holder = self._logs.directories.holder(name)
+            if holder is not None and holder.topic_ids.get(name, topic.id) != topic.id:
+                works.append(self._logs.deletion(name, is_stray=True))
+        return works
+
+    def _may_hold(self, topic: Topic) -> bool:
+        return self._logs.directories.may_hold(topic.id, _names(topic))
 
     async def _create_all(self, image: ClusterImage, topics: Iterable[Topic]) -> None:
         """Makes the logs that are missing. One for which there is no room now is `retry`'s."""
@@ -223,7 +248,7 @@ class Replicas:
         known_count = len(known.partitions) if known is not None and known.id == topic.id else 0
         for one in topic.partitions:
             name = TopicPartition(topic.name, one.index)
-            if self._broker_id not in one.replicas or self._has_log(name):
+            if self._broker_id not in one.replicas or self._has_log(name, topic.id):
                 continue
             is_new = name in self._uncreated or (self._is_started and one.index >= known_count)
             try:
@@ -237,18 +262,26 @@ class Replicas:
         if not self._unserved or now_ms < self._retry_ms or self.image is not self._coming:
             return
         self._retry_ms = now_ms + _RETRY_INTERVAL_MS
-        if any(name in self._uncreated or self._find_log(name) is not None for name in self._unserved):
+        unserved = self._unserved.items()
+        if any(name in self._uncreated or self._log_of(name, topic_id) is not None for name, topic_id in unserved):
             self.follow(replace(self.image))  # as one that is new to whoever waits for changes
+
+    def _log_of(self, name: TopicPartition, topic_id: UUID) -> Log | None:
+        """None also for one that cannot be served: its directory is offline, or it is another topic's."""
+        try:
+            return self._logs.get(name, topic_id)
+        except KafkaError:
+            return None
 
     def _lead(self, topic: Topic) -> None:
         for one in topic.partitions:
             name = TopicPartition(topic.name, one.index)
-            log = self._find_log(name)
+            log = self._log_of(name, topic.id)
             is_leader = one.leader == self._broker_id and one.leader_epoch != NO_EPOCH
             if log is None and is_leader:
-                self._unserved.add(name)
+                self._unserved[name] = topic.id
             else:
-                self._unserved.discard(name)
+                self._unserved.pop(name, None)
             if log is None or not is_leader:
                 self._stop_serving(name)
                 continue
@@ -258,19 +291,12 @@ class Replicas:
                 partition = self._partitions[name] = Partition(name, topic.id, log, self._on_failure)
             partition.lead(one.leader, one.leader_epoch, one.isr, one.replicas)
 
-    def _has_log(self, name: TopicPartition) -> bool:
+    def _has_log(self, name: TopicPartition, topic_id: UUID) -> bool:
         """Whether there is one, be it one that cannot be used."""
         try:
-            return self._logs.get(name) is not None
+            return self._logs.get(name, topic_id) is not None
         except KafkaError:
             return True
-
-    def _find_log(self, name: TopicPartition) -> Log | None:
-        """None also when there is one that cannot be used."""
-        try:
-            return self._logs.get(name)
-        except KafkaError:
-            return None
 
     def _stop_serving(self, name: tuple[str, int]) -> Partition | None:
         """Another broker leads it, or its log is gone: whoever waits here is told so."""
@@ -292,3 +318,7 @@ class Replicas:
         """Their directory has failed: they are not served any more."""
         for name in tuple(names):
             self._stop_serving(name)
+
+
+def _names(topic: Topic) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for index in range(len(topic.partitions))]

@@ -17,6 +17,10 @@ offsets:  0               version                       epochs:  0         versi
           orders 1 0
 ```
 
+Files of offsets end with an entry of ours, `__barnabas_checksum 0 N`, whose offset is the checksum of the others: one
+flipped bit could make a log start at its end, or count as synced what is not. Kafka takes it for a partition that it
+does not have; a file without it is one of Kafka's, and believed.
+
 `encode_*` and `decode_*` are pure; `read_*` and `write_*` go through the `FileSystem`. A write replaces the
 whole file, so a crash leaves the old or the new content. Reading a file that is not there, or is empty (Kafka
 creates some that way), gives nothing; a damaged one raises `CorruptCheckpoint`, and the caller decides what
@@ -35,6 +39,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.filesystem import FileSystem, read_file, replace_file
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.uuid import ZERO_UUID, parse_uuid, uuid_text
+from barnabas.records import kernel
 from barnabas.storage.epochs import EpochEntry
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
@@ -47,6 +52,7 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
 UNKNOWN_BROKER_EPOCH: Final = -1
 
+_CHECKSUM: Final = TopicPartition("__barnabas_checksum", 0)
 _VERSION: Final = 0
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
@@ -78,11 +84,26 @@ class _Malformed(Exception):  # noqa: N818
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
-    return _encode_lines(f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
+    lines = _offset_lines(offsets)
+    if lines:
+        lines += _offset_lines({_CHECKSUM: _checksum(lines)})
+    return _encode_lines(lines)
 
 
 def decode_offsets(content: bytes, path: str) -> dict[TopicPartition, Offset]:
-    return dict(_decode_lines(content, path, _parse_offset))
+    offsets = dict(_decode_lines(content, path, _parse_offset))
+    checksum = offsets.pop(_CHECKSUM, None)
+    if checksum not in (None, _checksum(_offset_lines(offsets))):
+        raise CorruptCheckpoint(path, None, "the checksum does not match")
+    return offsets
+
+
+def _offset_lines(offsets: Mapping[TopicPartition, Offset]) -> list[str]:
+    return [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
+
+
+def _checksum(lines: Iterable[str]) -> int:
+    return kernel.crc32c("\n".join(lines).encode())
 
 
 def write_offsets(files: FileSystem, path: str, offsets: Mapping[TopicPartition, Offset]) -> None:

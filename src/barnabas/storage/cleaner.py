@@ -11,13 +11,13 @@ the cleaner looks again when `log.cleaner.backoff.ms` have passed.
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from random import Random
 from threading import Lock
 from typing import Final, TypeAlias
 
 from barnabas.base.clock import Clock
-from barnabas.base.errors import CorruptBatch, DiskFailed, DiskFull
+from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed, DiskFull
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.logs import RepeatedWarning
@@ -129,6 +129,15 @@ class LogCleaner:
         self._damaged.discard(key)
         self._known(directory).pop(partition, None)
 
+    def keep_only(self, directory: str, partitions: Collection[TopicPartition]) -> None:
+        """What the checkpoint says of other partitions would be taken for new ones of their names."""
+        known = self._known(directory)
+        gone = [partition for partition in known if partition not in partitions]
+        for partition in gone:
+            del known[partition]
+        if gone:
+            self._unwritten.append(directory)
+
     def write_checkpoint(self, directory: str) -> None:
         """Writes how far the logs of a directory are compacted. Syncs, so it is for a worker thread."""
         with self._checkpoint_lock:
@@ -220,10 +229,17 @@ class LogCleaner:
                 settings=self._settings,
                 secret=self._random.randbytes(SECRET_BYTES),
             )
+        except CorruptBatch as problem:
+            self._give_up(log.partition, key, problem)
+            return None
         except DiskFailed as error:
             self._on_failure(key[0], error)
             return None
         return self._jobs[key]
+
+    def _give_up(self, partition: TopicPartition, key: _LogKey, problem: BarnabasError) -> None:
+        logger.error("%s: not compacted until it is repaired: %s", partition, problem)
+        self._damaged.add(key)
 
     def _pass_work(self, job: CleaningJob) -> Work:
         return Job(
@@ -240,8 +256,7 @@ class LogCleaner:
                 self._paused.append(job)
                 return
         except (CorruptBatch, CorruptTransactionIndex) as problem:
-            logger.error("%s: not compacted until it is repaired: %s", partition, problem)
-            self._damaged.add(key)
+            self._give_up(partition, key, problem)
         self._end(key)
         if job.end_offset is not None:
             self._known(directory)[partition] = job.end_offset

@@ -376,8 +376,13 @@ def _source(segment: Segment, end_offset: Offset, first_dirty: Offset) -> Source
             size_bytes=segment.size,
             index_bytes=max(offset_index.count * offset_index.ENTRY.size, time_index.count * time_index.ENTRY.size),
         ),
-        dirty_position=offset_index.lookup(first_dirty).position if is_split else 0,
+        dirty_position=_dirty_position(segment, first_dirty) if is_split else 0,
     )
+
+
+def _dirty_position(segment: Segment, first_dirty: Offset) -> Position:
+    position = segment.position_of(first_dirty)
+    return segment.size if position is None else position
 
 
 def _base_offset(source: SourceSegment) -> Offset:

@@ -3,14 +3,14 @@
 Owner: the log manager's thread.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import TopicPartition
 from barnabas.base.uuid import uuid_text
-from barnabas.storage.directory import LogDirectory
+from barnabas.storage.directory import LogDirectory, partition_set_aside
 from barnabas.storage.log import Log
 from barnabas.storage.settings import LogManagerConfig
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -77,6 +77,27 @@ class LogDirectories:
         """The partition is deleted: one of the same name may be made in another directory."""
         for directory in self._all:
             directory.lost.discard(partition)
+
+    def holder(self, partition: TopicPartition) -> LogDirectory | None:
+        """The directory that has the partition, in service or not, if it can be renamed now."""
+        for directory in self.online:
+            if partition in directory.logs or partition in directory.unopened:
+                return None if partition in directory.reopening else directory
+        return None
+
+    def stray_of(self, partition: TopicPartition, topic_id: UUID | None) -> tuple[LogDirectory, str] | None:
+        """A directory of this partition that was set aside, by its topic id."""
+        for directory in self.online:
+            for name, stray_id in directory.strays.items():
+                if stray_id is not None and stray_id == topic_id and partition_set_aside(name) == partition:
+                    return directory, name
+        return None
+
+    def may_hold(self, topic_id: UUID, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether files of these partitions of a topic may lie somewhere: in a directory that is offline, all may."""
+        if self.offline:
+            return True
+        return any(one.topic_ids.get(partition) == topic_id for partition in partitions for one in self._all)
 
     def cordon(self, paths: frozenset[str]) -> None:
         """New partitions keep out of these."""

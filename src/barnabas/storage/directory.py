@@ -7,8 +7,8 @@ meta.properties                   cluster, node, and this directory's own id
 recovery-point-offset-checkpoint  and three more, see `barnabas.storage.checkpoints`
 orders-0/                         a partition
 orders-0.5f0c...-delete/          deleted, to be removed
-orders-0.5f0c...-future/          a move between directories, or a partition that the cluster does not know (`-stray`):
-                                  kept, said once, not served
+orders-0.5f0c...-stray/           of a topic that the metadata does not know: kept, not served (`storage.strays`)
+orders-0.5f0c...-future/          a move between directories: kept, said once, not served
 __cluster_metadata-0/             and whatever else is not listed here: somebody else's, left alone
 ```
 
@@ -29,7 +29,7 @@ from typing import Final
 from uuid import UUID
 
 from barnabas.base.errors import BarnabasError, DiskFailed, DiskFull
-from barnabas.base.filesystem import FileSystem, Lock
+from barnabas.base.filesystem import FileSystem, Lock, make_durable_directory
 from barnabas.base.ids import Offset, TopicPartition, topic_name_problem
 from barnabas.base.uuid import new_uuid
 from barnabas.storage.checkpoints import (
@@ -58,7 +58,7 @@ logger = logging.getLogger(__name__)
 LOCK: Final = ".lock"
 CLUSTER_METADATA: Final = TopicPartition("__cluster_metadata", 0)
 
-_SET_ASIDE: Final = re.compile(r".+-\d+\.\w+-(?P<reason>delete|future|stray)")
+_SET_ASIDE: Final = re.compile(r"(?P<partition>.+-\d+)\.\w+-(?P<reason>delete|future|stray)")
 _PARTITION_MAX: Final = 2**31 - 1
 _NAME_LENGTH_MAX: Final = 255
 
@@ -77,9 +77,25 @@ def parse_partition(name: str) -> TopicPartition | None:
 
 
 def doomed_name(partition: TopicPartition, unique: UUID) -> str:
-    """What a deleted partition's directory is called until it is removed. A long topic name loses its end."""
-    suffix = f"-{partition.partition}.{unique.hex}-delete"
+    """What a deleted partition's directory is called until it is removed."""
+    return _name_aside(partition, unique, "delete")
+
+
+def stray_name(partition: TopicPartition, unique: UUID) -> str:
+    """What the directory of a partition is called that the metadata does not know."""
+    return _name_aside(partition, unique, "stray")
+
+
+def _name_aside(partition: TopicPartition, unique: UUID, reason: str) -> str:
+    """Kafka's form. A long topic name loses its end."""
+    suffix = f"-{partition.partition}.{unique.hex}-{reason}"
     return partition.topic[: _NAME_LENGTH_MAX - len(suffix)] + suffix
+
+
+def partition_set_aside(name: str) -> TopicPartition | None:
+    """The partition that such a directory held; None when its name cannot tell."""
+    match = _SET_ASIDE.fullmatch(name)
+    return None if match is None or len(name) >= _NAME_LENGTH_MAX else parse_partition(match["partition"])
 
 
 @dataclass(slots=True)
@@ -88,6 +104,7 @@ class DirectoryListing:
 
     partitions: list[TopicPartition] = field(default_factory=list)
     doomed: list[str] = field(default_factory=list)
+    strays: list[str] = field(default_factory=list)
     set_aside: list[str] = field(default_factory=list)
     malformed: list[str] = field(default_factory=list)
 
@@ -177,6 +194,10 @@ class LogDirectory:
         """What was served until the directory went offline."""
         self.unopened: dict[TopicPartition, BarnabasError] = {}
         """Partitions whose logs could not be opened, and why."""
+        self.reopening: set[TopicPartition] = set()
+        """Those of them that a worker tries to open again."""
+        self.strays: dict[str, UUID | None] = {}
+        """Names of directories that are set aside because the metadata does not have their topic ids, and these."""
         self.ceilings: dict[TopicPartition, Offset] = {}
         """Offsets that logs are being truncated to: no checkpoint may say more."""
         self.creating = 0
@@ -210,24 +231,13 @@ class LogDirectory:
             if self._files.exists(self.file(LOCK)):
                 self._files.lock(self.file(LOCK)).release()  # that somebody uses it now says more
             raise
-        self._make()
+        make_durable_directory(self._files, self.path)
         self._lock = self._files.lock(self.file(LOCK))
         try:
             self._complete_meta(cluster_id, node_id, random)
         except BarnabasError:
             self.release()
             raise
-
-    def _make(self) -> None:
-        """Makes the directory, and every name on the way to it durable."""
-        made: list[str] = []
-        place = self.path.rstrip(os.sep)
-        while place and not self._files.exists(place):
-            made.append(place)
-            place = os.path.dirname(place)
-        self._files.make_directory(self.path)
-        for place in reversed(made):
-            self._files.sync_directory(os.path.dirname(place))
 
     def _require_own(self, cluster_id: str, node_id: int) -> MetaProperties:
         """What the directory says of itself; `UnusableDirectory` when it is somebody else's."""
@@ -252,13 +262,20 @@ class LogDirectory:
         self.directory_id = complete.directory_id
 
     def begin(self) -> None:
-        """Reads what the last stop has left, and takes the mark of a clean stop away before anything changes."""
+        """Reads what the last stop has left, and takes the mark of a clean stop away before anything changes.
+
+        The names of partitions that a killed process had just made become durable here: nobody else syncs them again.
+        """
         self.clean_shutdown = read_clean_shutdown(self._files, self.file(CLEAN_SHUTDOWN))
         if self.clean_shutdown is not None:
             self._files.remove(self.file(CLEAN_SHUTDOWN))
-            self._files.sync_directory(self.path)
+        self._files.sync_directory(self.path)
         for checkpoint in (self.recovery_points, self.start_offsets, self.high_watermarks):
             checkpoint.read()
+
+    def sync_names(self) -> None:
+        """Makes renames in this directory durable."""
+        self._files.sync_directory(self.path)
 
     def list(self) -> DirectoryListing:
         """Sorts the directories by their names; files are not looked at."""
@@ -273,6 +290,8 @@ class LogDirectory:
                 listing.malformed.append(name)
             elif set_aside["reason"] == "delete":
                 listing.doomed.append(name)
+            elif set_aside["reason"] == "stray":
+                listing.strays.append(name)
             else:
                 listing.set_aside.append(name)
         return listing

@@ -12,6 +12,7 @@ Intervals go by the steady clock, the age of records by the settled one (`barnab
 | flush | `flush.messages`, `flush.ms`, after a roll |
 | retention | `log.retention.check.interval.ms`, spread over several rounds when there are many logs |
 | removal of deleted files and partitions | once `file.delete.delay.ms` has passed |
+| new indexes for a segment | when a reader found that the old ones are damaged |
 | expiry of producers | `producer.id.expiration.check.interval.ms` |
 | recovery points | `log.flush.offset.checkpoint.interval.ms` |
 | log starts | `log.flush.start.offset.checkpoint.interval.ms`; soon after records were deleted by request |
@@ -38,6 +39,7 @@ from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.directories import LogDirectories
 from barnabas.storage.directory import CheckpointFile, CheckpointVersion, LogDirectory
 from barnabas.storage.log import Log
+from barnabas.storage.reindexing import Reindexing
 from barnabas.storage.settings import LogManagerConfig
 from barnabas.storage.work import Job, Work
 
@@ -193,6 +195,8 @@ class Housekeeping:
         for directory, log in self._online():
             if removals := log.take_doomed(now_ms):
                 yield self._removal(f"remove segments of {log.partition}", directory, removals)
+            if log.segments.distrusted and (work := self._reindexing(directory, log)):
+                yield work
         due = [doomed for doomed in self._doomed if doomed.due_ms <= now_ms]
         self._doomed = [doomed for doomed in self._doomed if doomed.due_ms > now_ms]
         for doomed in due:
@@ -208,6 +212,26 @@ class Housekeeping:
                 remove()
 
         return Job(title, run=run, finish=_nothing, failed=partial(self._on_failure, directory))
+
+    def _reindexing(self, directory: LogDirectory, log: Log) -> Work | None:
+        """New indexes for one segment whose old ones contradict its log; the others have their turn in later rounds."""
+        if log.staged_end_offset != log.end_offset:
+            return None
+        segment = log.segments.distrusted[0]
+        try:
+            if segment is log.segments.active:
+                log.roll()
+        except DiskFailed as error:
+            self._on_failure(directory, error)
+            return None
+        log.segments.distrusted.remove(segment)
+        job = Reindexing(self._files, log, segment)
+
+        def failed(error: DiskFailed) -> None:
+            log.segments.distrusted.append(segment)
+            self._on_failure(directory, error)
+
+        return Job(f"index {segment.path('')}", run=job.run, finish=lambda _: job.finish(), failed=failed)
 
     def _expire_producers(self) -> None:
         settled_ms = self._clock.settled_ms()

@@ -10,7 +10,8 @@ offset of the batch at its position, as Kafka's does.
 
 New entries gather in memory and reach the file in blocks, or when the log is flushed, rolled or closed. A crash may
 lose entries: those above the recovery point are rebuilt by recovery, those below it were synced with the log. Lookups
-search the file through a read-only map, or the entries still in memory.
+search the file through a read-only map, or the entries still in memory. What they find is a hint, no more: see
+`barnabas.storage.hints`.
 """
 
 from collections.abc import Iterator
@@ -91,8 +92,8 @@ class SparseIndex:
             last = self._entry(self._stored - 1)
             if last == (0, 0):
                 raise CorruptIndex(f"{self.path}: it ends in zeros, as Kafka's does after a crash")
-            if last[self.KEY] < 0:
-                raise CorruptIndex(f"{self.path}: the last entry lies before the base offset {self.base_offset}")
+            if min(last) < 0:
+                raise CorruptIndex(f"{self.path}: the last entry is negative: {last}")
 
     @property
     def count(self) -> int:
@@ -128,6 +129,21 @@ class SparseIndex:
         if not self._stored:
             return -1
         return kernel.floor_entry(self._handles.map(self, self._map), size, place.start, place.is_wide, target)
+
+    def _floor_between(self, target: int, first: int, end: int) -> int:
+        """The number of the last of some entries whose first column is at most `target`, or -1. For rare cases."""
+        place, size = self.COLUMNS[0], self.ENTRY.size
+        stored = self._handles.map(self, self._map) if self._stored else b""
+        entries = b"".join((stored, self._tail))[first * size : end * size]
+        number = kernel.floor_entry(entries, size, place.start, place.is_wide, target)
+        return number + first if number >= 0 else -1
+
+    def replace(self, other: "SparseIndex") -> None:
+        """Takes over the file of another index of the same segment, which has all its entries there."""
+        assert not other._tail
+        self._handles.drop(self)
+        self._files.rename(other.path, self.path)
+        self._stored, self._tail = other._stored, b""
 
     def _doubtful(self, offset: Offset) -> range:
         end = self._floor(offset - self.base_offset, self.KEY) + 1
@@ -231,6 +247,10 @@ class OffsetIndex(SparseIndex):
         number = self._floor(offset - self.base_offset, 0)
         return self.entry(number) if number >= 0 else OffsetPosition(self.base_offset, 0)
 
+    def floor(self, offset: Offset, first: int, end: int) -> int:
+        """The number of the last entry of some at or before the offset, or -1."""
+        return self._floor_between(offset - self.base_offset, first, end)
+
     def latest_up_to(self, offset: Offset) -> list[OffsetPosition]:
         """The entries at or before the offset that a crash may have torn."""
         return [self.entry(number) for number in self._doubtful(offset)]
@@ -273,6 +293,10 @@ class TimeIndex(SparseIndex):
         """The last entry at or before the timestamp: records with a later one are not before its offset."""
         number = self._floor(timestamp, 0)
         return self.entry(number) if number >= 0 else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    def floor(self, timestamp: TimestampMs, first: int, end: int) -> int:
+        """The number of the last entry of some at or before the timestamp, or -1."""
+        return self._floor_between(timestamp, first, end)
 
     def last_at_or_before(self, offset: Offset) -> TimestampOffset:
         number = self._floor(offset - self.base_offset, self.KEY)

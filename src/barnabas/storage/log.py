@@ -17,12 +17,12 @@ from contextlib import suppress
 from typing import Final
 
 from barnabas.base.errors import DiskFailed, DiskFull
-from barnabas.base.ids import Offset, SteadyMs
+from barnabas.base.ids import Offset, SteadyMs, TimestampMs
 from barnabas.storage.appending import AppendableLog
 from barnabas.storage.checkpoints import write_leader_epochs
 from barnabas.storage.flush import FlushPlan
 from barnabas.storage.replay import rebuild_producers
-from barnabas.storage.retention import due_for_deletion
+from barnabas.storage.retention import Expiry, due_for_deletion
 from barnabas.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from barnabas.wire.errors import ErrorCode, KafkaError
 
@@ -137,13 +137,14 @@ class Log(AppendableLog):
     def delete_due_segments(self) -> int:
         """Applies retention; returns how many segments were taken out of the log."""
         self.write()
-        due = due_for_deletion(
-            self.segments.facts(self.end_offset),
-            self.config,
-            now_ms=self._clock.settled_ms(),
-            log_start_offset=self.log_start_offset,
-            high_watermark=self.high_watermark,
-        )
+        now_ms = self._clock.settled_ms()
+        due = self._due_for_deletion(now_ms)
+        if self.config.is_deleted and self.config.retention_ms >= 0:
+            # A damaged index must neither delete a segment early nor keep it for ever: those that decide are asked.
+            while unsure := [one for one in self.segments.first(due.count + 1) if not one.is_largest_sure]:
+                for segment in unsure:
+                    segment.sure_largest()
+                due = self._due_for_deletion(now_ms)
         count = due.count
         if count == len(self.segments):
             try:
@@ -153,6 +154,15 @@ class Log(AppendableLog):
         if count:
             self._delete_oldest(count, due.reason)
         return count
+
+    def _due_for_deletion(self, now_ms: TimestampMs) -> Expiry:
+        return due_for_deletion(
+            self.segments.facts(self.end_offset),
+            self.config,
+            now_ms=now_ms,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+        )
 
     def _delete_oldest(self, count: int, reason: str) -> None:
         doomed = [self.segments[slot] for slot in range(count)]

@@ -35,13 +35,15 @@ from barnabas.base.uuid import new_uuid
 from barnabas.storage.checkpoints import UNKNOWN_BROKER_EPOCH
 from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.directories import LogDirectories
-from barnabas.storage.directory import LogDirectory, doomed_name
+from barnabas.storage.directory import LogDirectory, doomed_name, stray_name
 from barnabas.storage.flush import FlushPlan
 from barnabas.storage.handles import Handles
 from barnabas.storage.housekeeping import Housekeeping
 from barnabas.storage.log import Log
 from barnabas.storage.opening import ConfigOfTopic, OnProgress, OpenedLog, Opening, OpeningReport, PartitionOpener
+from barnabas.storage.ownership import Ownership
 from barnabas.storage.settings import LogConfig, LogManagerConfig
+from barnabas.storage.strays import KnownPartitions
 from barnabas.storage.work import Job, ThreadWorkers, Work, Workers, perform
 from barnabas.wire.errors import ErrorCode, KafkaError
 
@@ -139,15 +141,30 @@ class LogManager:
         directory = self.directories.of(partition)
         return directory.topic_ids.get(partition) if directory else None
 
+    @property
+    def stray_count(self) -> int:
+        """Directories that are set aside because the metadata does not have their topic ids."""
+        return sum(len(directory.strays) for directory in self.directories)
+
     # -- opening and closing -------------------------------------------------------------------------------------
 
-    def open(self, config_of_topic: ConfigOfTopic, on_progress: OnProgress | None = None) -> OpeningReport:
+    def open(
+        self,
+        config_of_topic: ConfigOfTopic,
+        on_progress: OnProgress | None = None,
+        known: KnownPartitions | None = None,
+    ) -> OpeningReport:
         """Opens the logs of all directories, in parallel. Progress may be told from any thread, one call at a time.
+
+        Directories that the metadata does not know are set aside; without `known`, every one is served.
 
         Raises `DirectoryLocked` or `UnusableDirectory` when it must not touch a directory, before any log has changed,
         and `AllDirectoriesOffline` when no disk works.
         """
-        opening = self._opening = Opening(self.directories, self._opener, config_of_topic, self._on_failure)
+        ownership = Ownership(self._files, self._random, known, self._doom_now)
+        opening = self._opening = Opening(
+            self.directories, self._opener, config_of_topic, ownership, self._on_failure, self._doom_now
+        )
         try:
             opening.claim(self._cluster_id, self._node_id, self._random)
         except BarnabasError:
@@ -158,12 +175,23 @@ class LogManager:
         threads_each = self._config.num_recovery_threads_per_data_dir if opening.needs_recovery else 1
         self._workers.run(opening.queues(on_progress), threads_each)
         opening.settle()
-        for directory, path in opening.doomed:
-            self._housekeeping.doom(directory, path, self._clock.steady_ms())
         for work in self._samples(self._clock.steady_ms()):
             perform(work)
+        self._forget_cleaned()
         self.directories.require_online()
         return opening.report
+
+    def _forget_cleaned(self) -> None:
+        """How far partitions were compacted that are gone."""
+        for directory in self.directories.online if self.cleaner is not None else ():
+            assert self.cleaner is not None
+            try:
+                self.cleaner.keep_only(directory.path, {*directory.logs, *directory.unopened})
+            except DiskFailed as error:
+                self._on_failure(directory, error)
+
+    def _doom_now(self, directory: LogDirectory, path: str) -> None:
+        self._housekeeping.doom(directory, path, self._clock.steady_ms())
 
     def close(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Closes all logs, in parallel. The jobs that were handed out must have finished (`stop_cleaning` helps).
@@ -223,6 +251,8 @@ class LogManager:
     ) -> Job[OpenedLog]:
         """Makes a partition in the emptiest directory. `get` finds it once the job has finished.
 
+        If a directory with this topic id was set aside, because the metadata did not have it, that one is opened.
+
         With `is_new` false it may lie in a directory that is offline: then it is refused, because an empty log in its
         place would lose its records.
         """
@@ -230,7 +260,15 @@ class LogManager:
         assert partition not in self._moving, f"{partition} is being created or deleted"
         if not is_new and self.directories.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} may lie in a directory that is offline")
-        directory = self.directories.emptiest()
+        stray = self.directories.stray_of(partition, topic_id)
+        if stray is None:
+            directory = self.directories.emptiest()
+            run = partial(self._opener.create, directory, partition, topic_id, config)
+        else:
+            directory, name = stray
+            del directory.strays[name]
+            run = partial(self._opener.bring_back, directory, name, partition, topic_id, config)
+            logger.warning("%s is served again: the metadata has its topic id", directory.path_of(partition))
         directory.creating += 1
         self._moving.add(partition)
 
@@ -247,18 +285,18 @@ class LogManager:
             directory.creating -= 1
             self._moving.discard(partition)
 
-        run = partial(self._opener.create, directory, partition, topic_id, config)
         return Job(f"create {partition}", run=run, finish=finish, failed=failed)
 
     def delete(self, partition: TopicPartition) -> None:
         """`deletion`, at once."""
         self.deletion(partition).complete()
 
-    def deletion(self, partition: TopicPartition) -> Job[None]:
+    def deletion(self, partition: TopicPartition, *, is_stray: bool = False) -> Job[None]:
         """Takes a partition out of service now and renames its directory, which goes after `file.delete.delay.ms`.
 
-        A partition of the same name can be created once the job has finished: not before nothing is left on the disk
-        that would be taken for the new one's.
+        A stray one, of which the metadata does not say that it was deleted, is kept. A partition of the same name can
+        be created once the job has finished: not before nothing is left on the disk that would be taken for the new
+        one's.
         """
         assert partition not in self._moving, f"{partition} is being created or deleted"
         directory = next((one for one in self.directories if partition in one.unopened), None)
@@ -271,18 +309,23 @@ class LogManager:
         directory.dismiss(partition)
         self._moving.add(partition)
         lower = self._prepare_lowering(directory, log)
-        doomed_path = directory.file(doomed_name(partition, new_uuid(self._random)))
+        new_name = (stray_name if is_stray else doomed_name)(partition, new_uuid(self._random))
+        new_path = directory.file(new_name)
 
         def run() -> None:
             lower()
-            self._files.rename(directory.path_of(partition), doomed_path)
+            self._files.rename(directory.path_of(partition), new_path)
             self._files.sync_directory(directory.path)
 
         def finish(_: None) -> None:
             self._moving.discard(partition)
-            directory.topic_ids.pop(partition, None)
+            topic_id = directory.topic_ids.pop(partition, None)
+            if is_stray:
+                directory.strays[new_name] = topic_id
+                logger.warning("%s is kept, but not served: the metadata does not have its topic", new_path)
+                return
             delay_ms = log.config.file_delete_delay_ms if log else 0
-            self._housekeeping.doom(directory, doomed_path, self._clock.steady_ms() + delay_ms)
+            self._housekeeping.doom(directory, new_path, self._clock.steady_ms() + delay_ms)
             logger.info("%s: deleted, its files follow", partition)
 
         def failed(error: DiskFailed) -> None:

@@ -5,6 +5,8 @@ partition. `PartitionOpener` is the workers' part. Workers share only what is im
 clock, configuration) and the progress, which has a lock. `open_log` uses private handles and touches nobody else's, so
 that logs can be opened beside each other; a log belongs to the manager's thread from the moment it is handed over.
 
+Directories that do not belong to a partition of the metadata are set aside: see `barnabas.storage.ownership`.
+
 Crash: a new partition's directory appears with its topic id or not at all; one without segments opens as an empty log.
 """
 
@@ -22,18 +24,16 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import TopicPartition
-from barnabas.storage.checkpoints import (
-    PARTITION_METADATA,
-    CorruptCheckpoint,
-    read_partition_metadata,
-    write_partition_metadata,
-)
+from barnabas.base.uuid import new_uuid
+from barnabas.storage.checkpoints import PARTITION_METADATA, write_partition_metadata
 from barnabas.storage.directories import LogDirectories
-from barnabas.storage.directory import LogDirectory, UnusableDirectory
+from barnabas.storage.directory import LogDirectory, doomed_name
 from barnabas.storage.handles import Handles
 from barnabas.storage.log import Log
+from barnabas.storage.ownership import OnDoomed, Owner, Ownership, SetAside, set_aside, write_topic_id
 from barnabas.storage.recovery import RecoveryReport, open_log
 from barnabas.storage.settings import LogConfig
+from barnabas.storage.strays import Fate
 from barnabas.storage.work import Job, Work
 
 logger = logging.getLogger(__name__)
@@ -80,8 +80,10 @@ class OpeningReport:
     removed_bytes: int = 0
     repaired: list[RecoveryReport] = field(default_factory=list)
     """Of the logs where anything was cut, rebuilt or removed."""
+    strays: list[str] = field(default_factory=list)
+    """Directories of partitions that the metadata does not have: kept, not served."""
     set_aside: list[str] = field(default_factory=list)
-    """Partitions' directories that are kept and not served (`-future`, `-stray`)."""
+    """Other directories of partitions that are kept, not served (`-future`)."""
     malformed: list[str] = field(default_factory=list)
     """Directories whose names mean nothing here; they are left alone."""
     unopened: list[TopicPartition] = field(default_factory=list)
@@ -115,17 +117,24 @@ class PartitionOpener:
         directory: LogDirectory,
         partition: TopicPartition,
         config: LogConfig,
+        owner: Owner,
         *,
         was_clean: bool,
         meter: ProgressMeter,
-    ) -> OpenedLog:
+    ) -> OpenedLog | SetAside:
         """Opens what is there, from the recovery point and the log start that the checkpoints had."""
+        if owner.fate is not Fate.SERVED:
+            meter.add(logs=1)
+            return set_aside(self._files, self._random, directory, partition, owner.fate, owner.topic_id)
+        path = directory.path_of(partition)
+        if owner.topic_id is not None and not owner.is_written:
+            write_topic_id(self._files, path, owner.topic_id)
         log, report = open_log(
             self._files,
             self._handles,
             self._clock,
             self._random,
-            directory.path_of(partition),
+            path,
             partition,
             config,
             recovery_point=directory.recovery_points.found.get(partition, 0),
@@ -133,35 +142,47 @@ class PartitionOpener:
             was_clean=was_clean,
             on_progress=lambda checked_bytes: meter.add(checked_bytes=checked_bytes),
         )
-        topic_id = self._read_topic_id(directory.path_of(partition), report)
+        if not owner.is_written:
+            report.note(f"{PARTITION_METADATA} was missing or damaged: the topic id is that of the metadata")
         meter.add(logs=1)
-        return OpenedLog(log, topic_id, report)
-
-    def _read_topic_id(self, path: str, report: RecoveryReport) -> UUID | None:
-        try:
-            return read_partition_metadata(self._files, os.path.join(path, PARTITION_METADATA))
-        except CorruptCheckpoint as problem:
-            report.note(f"the topic id is not known: {problem}")
-            return None
+        return OpenedLog(log, owner.topic_id, report)
 
     def create(
         self, directory: LogDirectory, partition: TopicPartition, topic_id: UUID | None, config: LogConfig
     ) -> OpenedLog:
-        """Makes a new partition. One that cannot be finished leaves nothing behind."""
+        """Makes a new partition. One that cannot be finished leaves nothing behind.
+
+        Its directory counts as deleted until it has its topic id. One that somebody has put in its place is set aside.
+        """
         path = directory.path_of(partition)
-        assert not self._files.exists(path), f"{path} exists, and is not known"
+        unfinished = directory.file(doomed_name(partition, new_uuid(self._random)))
+        if self._files.exists(path):
+            aside = set_aside(self._files, self._random, directory, partition, Fate.STRAY, None)
+            logger.warning("%s is not known here: it is kept as %s", path, aside.name)
         try:
-            self._files.make_directory(path)
+            self._files.make_directory(unfinished)
             if topic_id is not None:
-                write_partition_metadata(self._files, os.path.join(path, PARTITION_METADATA), topic_id)
+                write_partition_metadata(self._files, os.path.join(unfinished, PARTITION_METADATA), topic_id)
+            self._files.rename(unfinished, path)
             log, report = open_log(
                 self._files, self._handles, self._clock, self._random, path, partition, config, was_clean=True
             )
-            self._files.sync_directory(directory.path)
+            directory.sync_names()
         except DiskFailed:
-            with suppress(DiskFailed):
-                self._files.remove_tree(path)
+            for leftover in (unfinished, path):
+                with suppress(DiskFailed):
+                    self._files.remove_tree(leftover)
             raise
+        return OpenedLog(log, topic_id, report)
+
+    def bring_back(
+        self, directory: LogDirectory, name: str, partition: TopicPartition, topic_id: UUID | None, config: LogConfig
+    ) -> OpenedLog:
+        """Opens what was set aside: the metadata has its topic id again."""
+        path = directory.path_of(partition)
+        self._files.rename(directory.file(name), path)
+        directory.sync_names()
+        log, report = open_log(self._files, self._handles, self._clock, self._random, path, partition, config)
         return OpenedLog(log, topic_id, report)
 
 
@@ -173,16 +194,19 @@ class Opening:
         directories: LogDirectories,
         opener: PartitionOpener,
         config_of_topic: ConfigOfTopic,
+        ownership: Ownership,
         on_failure: OnFailure,
+        on_doomed: OnDoomed,
     ) -> None:
         self._directories = directories
         self._opener = opener
         self._config_of_topic = config_of_topic
+        self._ownership = ownership
         self._on_failure = on_failure
-        self._partitions: dict[str, list[TopicPartition]] = {}
+        self._on_doomed = on_doomed
+        self._partitions: dict[LogDirectory, list[TopicPartition]] = {}
+        self._strays: dict[LogDirectory, list[str]] = {}
         self._meter = ProgressMeter(0, None)
-        self.doomed: list[tuple[LogDirectory, str]] = []
-        """Directories of deleted partitions, still to be removed."""
         self.report = OpeningReport()
 
     def claim(self, cluster_id: str, node_id: int, random: Random) -> None:
@@ -193,10 +217,11 @@ class Opening:
                 self._list(directory)
             except DiskFailed as error:
                 self._give_up(directory, error)
-        self._refuse_duplicates()
+        self._ownership.settle_rivals({one: self._partitions[one] for one in self._directories.online})
         for directory in self._directories.online:
             try:
                 directory.begin()
+                self._ownership.review_strays(directory, self._strays[directory], self._partitions)
             except DiskFailed as error:
                 self._give_up(directory, error)
 
@@ -206,25 +231,16 @@ class Opening:
 
     def _list(self, directory: LogDirectory) -> None:
         listing = directory.list()
-        self._partitions[directory.path] = listing.partitions
-        self.doomed += [(directory, directory.file(name)) for name in listing.doomed]
+        self._partitions[directory] = listing.partitions
+        self._strays[directory] = listing.strays
+        for name in listing.doomed:
+            self._on_doomed(directory, directory.file(name))
         for name in listing.set_aside:
             self.report.set_aside.append(directory.file(name))
             logger.warning("%s is kept, but not served", directory.file(name))
         for name in listing.malformed:
             self.report.malformed.append(directory.file(name))
             logger.warning("%s is left alone: its name is not that of a partition", directory.file(name))
-
-    def _refuse_duplicates(self) -> None:
-        paths: dict[TopicPartition, str] = {}
-        for path, partitions in self._partitions.items():
-            for partition in partitions:
-                if partition in paths:
-                    raise UnusableDirectory(
-                        f"{partition} lies both in {paths[partition]} and in {path}: "
-                        "move the one that is not wanted to another place"
-                    )
-                paths[partition] = path
 
     @property
     def needs_recovery(self) -> bool:
@@ -233,11 +249,11 @@ class Opening:
     def queues(self, on_progress: OnProgress | None) -> list[Iterator[Work]]:
         """A job for each partition, in a queue for each directory."""
         directories = self._directories.online
-        self._meter = ProgressMeter(sum(len(self._partitions[one.path]) for one in directories), on_progress)
+        self._meter = ProgressMeter(sum(len(self._partitions[one]) for one in directories), on_progress)
         return [self._queue(directory) for directory in directories]
 
     def _queue(self, directory: LogDirectory) -> Iterator[Work]:
-        for partition in self._partitions[directory.path]:
+        for partition in self._partitions[directory]:
             if directory.is_online:
                 yield self._job(directory, partition)
 
@@ -249,18 +265,30 @@ class Opening:
         """Opens a log. When its files make no sense it is not served, and whoever asks for it hears why."""
         config = self._config_of_topic(partition.topic)
         was_clean = directory.clean_shutdown is not None and not is_again
+        owner: Owner | None = None
+        if is_again:
+            directory.reopening.add(partition)
 
-        def run() -> OpenedLog | BarnabasError:
+        def run() -> OpenedLog | SetAside | BarnabasError:
+            nonlocal owner
+            owner = self._ownership.owner_of(directory, partition)
             try:
-                return self._opener.open(directory, partition, config, was_clean=was_clean, meter=self._meter)
+                return self._opener.open(directory, partition, config, owner, was_clean=was_clean, meter=self._meter)
             except DiskFailed:
                 raise
             except BarnabasError as problem:
                 return problem
 
-        def finish(result: OpenedLog | BarnabasError) -> None:
+        def finish(result: OpenedLog | SetAside | BarnabasError) -> None:
+            directory.reopening.discard(partition)
             if not directory.is_online:
                 return
+            if isinstance(result, SetAside):
+                self._ownership.take_aside(directory, partition, result)
+                if is_again:
+                    self._ownership.make_durable(directory)
+                return
+            remember_owner()
             if isinstance(result, BarnabasError):
                 directory.unopened[partition] = result
                 logger.error("%s is not served: %s", directory.path_of(partition), result)
@@ -270,9 +298,15 @@ class Opening:
             if is_again:
                 directory.lower_after_opening()
 
+        def remember_owner() -> None:
+            if owner is not None and owner.topic_id is not None:
+                directory.topic_ids[partition] = owner.topic_id
+
         def failed(error: DiskFailed) -> None:
+            directory.reopening.discard(partition)
             self._on_failure(directory, error)
-            if directory.is_online:
+            if directory.is_online and not self._ownership.is_rivalled(directory, partition):
+                remember_owner()
                 directory.logs.pop(partition, None)
                 directory.unopened[partition] = error
 
@@ -281,8 +315,10 @@ class Opening:
     def settle(self) -> None:
         """All jobs are done: makes durable what must be before anything is appended, and completes the report."""
         self._meter = ProgressMeter(0, None)
+        self.report.strays = self._ownership.strays
         for directory in self._directories.online:
             try:
+                self._ownership.make_durable(directory)
                 directory.lower_after_opening()
             except DiskFailed as error:
                 self._give_up(directory, error)

@@ -13,7 +13,6 @@ Runs in a worker thread on files that nobody else has open; the log it returns b
 
 import logging
 import os
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,10 +28,11 @@ from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.handles import Handles
 from barnabas.storage.index import CorruptIndex
 from barnabas.storage.log import CLEANED_SUFFIX, DELETED_SUFFIX, LEADER_EPOCH_CHECKPOINT, SWAP_SUFFIX, Log
+from barnabas.storage.names import is_temporary, parse_segment_file_name
 from barnabas.storage.producers import CompletedTransaction, Producers
 from barnabas.storage.replay import rebuild_producers
 from barnabas.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, remove_segment_files
-from barnabas.storage.segment_recovery import SegmentScan, rebuild_segment, recover_segment
+from barnabas.storage.segment_recovery import SegmentScan, rebuild_segment, recover_segment, reindex_segment
 from barnabas.storage.segments import Segments
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.snapshots import SNAPSHOT_SUFFIX, Snapshots
@@ -40,7 +40,6 @@ from barnabas.storage.transaction_index import AbortedTransaction, CorruptTransa
 
 logger = logging.getLogger(__name__)
 
-_FILE_NAME: Final = re.compile(r"(?P<base>\d{20})(?P<kind>\.[a-z]+)(?P<suffix>\.[a-z]+)?")
 _HANDLES_WHILE_OPENING: Final = 64
 
 
@@ -74,13 +73,14 @@ class _Names:
 def _sort_names(names: list[str]) -> _Names:
     found = _Names()
     for name in names:
-        match = _FILE_NAME.fullmatch(name)
-        if match is None:
-            if name.endswith(".tmp"):
-                found.temporary.append(name)
+        if is_temporary(name):
+            found.temporary.append(name)
             continue
-        base, kind, suffix = int(match["base"]), match["kind"], match["suffix"]
-        if suffix is not None:
+        parsed = parse_segment_file_name(name)
+        if parsed is None:
+            continue
+        base, kind, suffix = parsed
+        if suffix:
             found.suffixed.setdefault(suffix, set()).add(base)
         elif kind == LOG_SUFFIX:
             found.segments.append(base)
@@ -133,7 +133,12 @@ class LogOpener:
         end_offset = self._find_end()
         first_offset = self._segments[0].base_offset
         self._log_start_offset = max(self._log_start_offset, first_offset)
-        if self._log_start_offset > end_offset:
+        if self._log_start_offset > end_offset and self._was_clean:
+            self.report.note(
+                f"the log ends at {end_offset}: that it starts at {self._log_start_offset} is not believed"
+            )
+            self._log_start_offset = first_offset
+        elif self._log_start_offset > end_offset:
             self.report.note(
                 f"the log ends at {end_offset}, before its start {self._log_start_offset}: begun anew there"
             )
@@ -143,6 +148,7 @@ class LogOpener:
         self._epochs.truncate_from_end(end_offset)
         self._epochs.truncate_from_start(self._log_start_offset)
         snapshots, producers = self._rebuild_producers(names.snapshots, end_offset)
+        self._reindex_distrusted()
         for segment in self._segments:
             segment.attach(handles)
         return Log(
@@ -259,7 +265,9 @@ class LogOpener:
             if segment not in unflushed and segment not in doubtful:
                 continue
             interval = self._config.index_interval_bytes
-            if segment in doubtful:
+            if segment not in unflushed:
+                scan = reindex_segment(segment, interval)
+            elif segment in doubtful:
                 scan = rebuild_segment(segment, interval)
             else:
                 scan = recover_segment(segment, interval, self._recovery_point)
@@ -320,13 +328,23 @@ class LogOpener:
     def _find_end(self) -> Offset:
         active = self._segments.active
         try:
-            return active.next_offset()
+            end_offset = active.next_offset()
+            active.sure_largest()  # what is appended is indexed by it
+            return end_offset
         except CorruptBatch as problem:
             self.report.note(f"checking the last segment after all: {problem}")
             scan = rebuild_segment(active, self._config.index_interval_bytes)
             self._recovered.append(active)
             self._account(active, scan)
             return active.next_offset()
+
+    def _reindex_distrusted(self) -> None:
+        """Opening has found indexes that contradict their log. While nobody else has the files, that is soon done."""
+        while self._segments.distrusted:
+            segment = self._segments.distrusted.pop()
+            self.report.note(f"the indexes of {segment.base_offset:020d}.log contradict it, and were made anew")
+            self._account(segment, reindex_segment(segment, self._config.index_interval_bytes))
+            segment.sync()
 
     # -- 4. epochs and producers ---------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Repairs the logs of a directory, as recovery does after a crash, but believing nothing: every batch is checked.
 
-A partition in which a check finds nothing is left as it is. Any other is opened by recovery with its recovery point at
+A partition in which a check finds nothing is left as it is, and so is everything that is no log (`recognition`): other
+files in a partition's directory, other directories. Any other is opened by recovery with its recovery point at
 the beginning: the log is cut at the first bad batch, whatever follows it is removed, indexes, snapshots and epochs are
 made again from the batches; then it is closed. Checkpoints that say more than the logs hold are lowered. At the end
 everything is checked once more.
@@ -58,6 +59,10 @@ class RepairReport:
     lowered: list[str] = field(default_factory=list)
     """Checkpoint files that were written anew."""
 
+    @property
+    def has_changes(self) -> bool:
+        return bool(self.partitions or self.lowered)
+
 
 def repair(
     files: FileSystem,
@@ -73,7 +78,7 @@ def repair(
     report = RepairReport(before, before)
     starts = _read_checkpoint(files, target, LOG_START_OFFSETS) or {}
     for partition, found in zip(target.partitions, before.partitions, strict=True):
-        if found.findings:
+        if not found.is_in_order:
             report.partitions.append(
                 _repair_partition(
                     files, target, partition, found, clock, random, starts.get(partition, 0), on_progress=on_progress
@@ -83,7 +88,7 @@ def repair(
     repaired = {done.partition: done.new_end_offset for done in report.partitions if done.failure is None}
     if target.log_directory is not None:
         report.lowered = _lower_checkpoints(files, target, ends | repaired, repaired)
-    if report.partitions or report.lowered:
+    if report.has_changes:
         report.after = verify_target(files, target, is_settled=True, on_progress=on_progress)
     return report
 

@@ -17,14 +17,16 @@ that is not whole and valid, and rebuilds the indexes from there.
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
+from struct import Struct
 from typing import Final, NamedTuple
 
 from barnabas.base.errors import CorruptBatch, DiskFailed, DiskFull
 from barnabas.base.filesystem import Buffer, File, FileSystem
 from barnabas.base.ids import NO_TIMESTAMP, LeaderEpoch, Offset, Position, TimestampMs
 from barnabas.records import kernel
-from barnabas.records.batch import HEADER_BYTES, PREFIX_BYTES, BatchHeader, Codec, check_header, read_header
+from barnabas.records.batch import HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, Codec, check_header, read_header
 from barnabas.records.reader import read_records
+from barnabas.storage import hints
 from barnabas.storage.handles import Handles, SharedFile
 from barnabas.storage.index import (
     RELATIVE_OFFSET_MAX,
@@ -35,7 +37,7 @@ from barnabas.storage.index import (
     TimestampOffset,
 )
 from barnabas.storage.slices import FileSlice
-from barnabas.storage.transaction_index import TransactionIndex
+from barnabas.storage.transaction_index import CorruptTransactionIndex, TransactionIndex
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -44,6 +46,10 @@ TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 _SEEK_BYTES: Final = 4096 + HEADER_BYTES
+_PATIENCE_BYTES: Final = 256 * 1024
+"""A walk that goes further asks the index again whether it should have ended."""
+_BEGINNING: Final = Struct(">qi4xb6xi")
+"""Of a batch: base offset, length, magic, last offset delta."""
 _HEADERS_BYTES: Final = 16 * 1024
 _NO_WRITE: Final = (-1, 0)
 
@@ -70,12 +76,15 @@ class Segment:
         "_first_timestamp",
         "_handles",
         "_is_index_full",
+        "_is_largest_sure",
         "_largest",
         "_last_write",
         "base_offset",
         "batch_bytes_max",
         "created_ms",
         "directory",
+        "distrusted",
+        "is_distrusted",
         "offset_index",
         "roll_jitter_ms",
         "size",
@@ -113,6 +122,12 @@ class Segment:
         self._is_index_full: bool | None = None
         """None: not known since the indexes changed."""
         self._largest: TimestampOffset | None = None
+        self._is_largest_sure = True
+        """Whether the log has confirmed it."""
+        self.is_distrusted = False
+        """Whether an index was found to contradict the log."""
+        self.distrusted: list[Segment] = []
+        """The segments of the log of which that is known, to be made anew; shared by all of them."""
         self._last_write: tuple[Offset, Position] = _NO_WRITE
         """Where the last write began."""
         self.offset_index = OffsetIndex(files, handles, self.path(INDEX_SUFFIX), base_offset, index_bytes_max)
@@ -142,12 +157,16 @@ class Segment:
         """Takes over existing files. Raises `CorruptIndex` when an index is missing or cannot be one."""
         self.size = self._files.size(self.path(LOG_SUFFIX))
         self.batch_bytes_max = self.size
+        self._is_largest_sure = False
         self.offset_index.load()
         self.time_index.load()
         last = self.offset_index.last()
         if self.offset_index.count and last.position >= self.size:
             raise CorruptIndex(f"{self.offset_index.path} points past the end of the log")
         self.transaction_index.check()
+        for transaction in self.transaction_index:
+            if not hints.is_true_transaction(self, transaction):
+                raise CorruptTransactionIndex(f"{self.transaction_index.path}: the log has no such {transaction}")
 
     def _open(self, create: bool = False) -> File:
         return self._files.open(self.path(LOG_SUFFIX), write=True, create=create)
@@ -296,10 +315,21 @@ class Segment:
 
     @property
     def largest(self) -> TimestampOffset:
-        """The largest timestamp, and the last offset of the first batch that has it."""
+        """The largest timestamp, and the last offset of the first batch that has it: as the time index says."""
         if self._largest is None:
             self._largest = self.time_index.last()
         return self._largest
+
+    @property
+    def is_largest_sure(self) -> bool:
+        return self._is_largest_sure
+
+    def sure_largest(self) -> TimestampOffset:
+        """`largest`, confirmed by the log."""
+        if not self._is_largest_sure:
+            self._largest = hints.largest_timestamp(self)
+            self._is_largest_sure = True
+        return self.largest
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -322,13 +352,44 @@ class Segment:
         if offset == written_offset:  # what everybody asks for who waits at the end
             return written_position
         known_offset, position = self.offset_index.lookup(offset)
-        if known_offset == offset - 1 and 0 < position <= self.size - HEADER_BYTES:
-            header = self.header_at(position)  # a reader goes on behind an indexed batch
-            check_header(header, self.size - position)
-            if header.last_offset == known_offset:
-                position += header.size_bytes
-                return position if position < self.size else None
-        return seek_batch(self.file, position, self.size, offset)
+        size = self.size
+        if 0 < position <= size - HEADER_BYTES:
+            chunk = self.file.read_at(min(_SEEK_BYTES, size - position), position)
+            if len(chunk) >= HEADER_BYTES:
+                base_offset, length, magic, delta = _BEGINNING.unpack_from(chunk)
+                size_bytes = length + PREFIX_BYTES
+                if (
+                    base_offset + delta == known_offset
+                    and magic == MAGIC
+                    and delta >= 0
+                    and HEADER_BYTES <= size_bytes <= size - position
+                ):
+                    if known_offset == offset:
+                        return position
+                    if known_offset == offset - 1:  # a reader goes on behind an indexed batch
+                        position += size_bytes
+                        return position if position < size else None
+                    advance, is_found = kernel.seek_offset(chunk, offset)
+                    return position + advance if is_found else self._walk(position + advance, offset)
+        return self._walk(hints.true_start(self, offset) if position else 0, offset)
+
+    def _walk(self, position: Position, offset: Offset) -> Position | None:
+        """Goes from batch to batch until one reaches the offset."""
+        size, patience = self.size, position + _PATIENCE_BYTES
+        while position < size:
+            chunk = self.file.read_at(min(_SEEK_BYTES, size - position), position)
+            advance, is_found = kernel.seek_offset(chunk, offset)
+            if not advance and not is_found:
+                raise CorruptBatch(f"{self.path(LOG_SUFFIX)}: {size - position} stray bytes at {position}")
+            position += advance
+            if is_found:
+                return position
+            if position > patience:
+                patience = size
+                position = hints.better_start(self, offset, position)
+        if position > size:
+            raise CorruptBatch(f"{self.path(LOG_SUFFIX)}: the last batch ends {position - size} bytes behind the end")
+        return None
 
     def header_at(self, position: Position) -> BatchHeader:
         return read_header(self.file.read_at(HEADER_BYTES, position))
@@ -339,14 +400,19 @@ class Segment:
 
     def find_timestamp(self, target: TimestampMs, first_offset: Offset) -> FoundTimestamp | None:
         """The first record at or after `first_offset` whose timestamp is at least `target`."""
-        start = max(self.time_index.lookup(target).offset, first_offset)
-        for position, header in self.headers(self.offset_index.lookup(start).position):
+        start = self.position_of(max(hints.offset_before(self, target), first_offset))
+        for position, header in self.headers(self.size if start is None else start):
             if header.max_timestamp < target or header.last_offset < first_offset:
                 continue
             found = self._find_in_batch(position, header, target, first_offset)
             if found:
                 return found
         return None
+
+    def place_of_search(self, target: TimestampMs, first_offset: Offset) -> Position:
+        """About where `find_timestamp` will read, by the indexes alone."""
+        start = max(self.time_index.lookup(target).offset, first_offset)
+        return max(0, min(self.offset_index.lookup(start).position, self.size))
 
     def _find_in_batch(
         self, position: Position, header: BatchHeader, target: TimestampMs, first_offset: Offset
@@ -367,10 +433,16 @@ class Segment:
         return None
 
     def next_offset(self) -> Offset:
-        """One past the last offset here, read from the last index entry on."""
-        end = self.base_offset
-        for _, header in self.headers(self.offset_index.last().position):
+        """One past the last offset here, read from the last index entry on. Mostly that confirms `largest`, too."""
+        end, newest, last = self.base_offset, NO_TIMESTAMP, self.time_index.last()
+        is_there = False
+        for _, header in self.headers(hints.last_true_position(self)):
             end = header.next_offset
+            if header.count and header.max_timestamp >= newest:
+                newest = header.max_timestamp
+                is_there = is_there or (newest == last.timestamp and end == last.offset + 1)
+        if is_there and newest == last.timestamp and not self._is_largest_sure:
+            self._largest, self._is_largest_sure = last, True
         return end
 
     # -- cutting and repairing -----------------------------------------------------------------------------------
@@ -410,10 +482,9 @@ class Segment:
         self._bytes_since_entry = 0
         self._is_index_full = None
         self._last_write = _NO_WRITE
-        self._largest = self.time_index.last()
         self._first_timestamp = None
-        last = self.offset_index.last()
-        for _, header in self.headers(last.position):
+        self._largest = self.time_index.last()
+        for _, header in self.headers(hints.last_true_position(self)):
             if header.count and header.max_timestamp > self._largest.timestamp:
                 self._largest = TimestampOffset(header.max_timestamp, header.last_offset)
             self._bytes_since_entry += header.size_bytes
@@ -432,6 +503,14 @@ class Segment:
         self._first_timestamp = None
         self._is_index_full = None
         self._largest = self.time_index.last()
+        self._is_largest_sure = True
+
+    def adopt_indexes(self, other: "Segment") -> None:
+        """Takes over indexes that were made anew from this segment's log."""
+        self.offset_index.replace(other.offset_index)
+        self.time_index.replace(other.time_index)
+        self._largest, self._is_largest_sure = other.largest, True
+        self.is_distrusted = False
 
     def check_invariants(self) -> None:
         self.offset_index.check_invariants()

@@ -2,7 +2,8 @@
 
 `recover_segment` believes what was synced: indexes that agree with the log, up to the recovery point. From there on
 every batch is checked (whole, CRC, rising offsets and epochs), indexed as when it was appended, and the segment is cut
-at the first bad one. `rebuild_segment` believes no index at all.
+at the first bad one. `rebuild_segment` believes no index at all. `reindex_segment` is for records that were synced: a
+damaged index is no reason to doubt them, so nothing is cut.
 
 Crash: a recovery that is cut short is begun again by the next one. Nothing is removed that was whole.
 """
@@ -11,11 +12,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.base.errors import CorruptBatch
-from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset, Position, TimestampMs
+from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset
 from barnabas.records import kernel
-from barnabas.records.batch import HEADER_BYTES, BatchHeader, check_header, read_header
+from barnabas.storage.hints import header_at, is_true_timestamp
 from barnabas.storage.index import RELATIVE_OFFSET_MAX, OffsetPosition
-from barnabas.storage.segment import LOG_SUFFIX, Segment
+from barnabas.storage.segment import Segment
 
 _SCAN_BYTES: Final = 1024 * 1024
 
@@ -40,9 +41,8 @@ def recover_segment(segment: Segment, index_interval_bytes: int, from_offset: Of
     entry = _last_true_entry(segment, from_offset)
     segment.begin_scan(entry, index_interval_bytes)
     epochs: list[tuple[LeaderEpoch, Offset]] = []
-    problem = _take_valid_batches(segment, file_bytes, index_interval_bytes, epochs)
-    if segment.largest.timestamp >= 0:
-        segment.time_index.add(*segment.largest)
+    problem = note_batches(segment, file_bytes, index_interval_bytes, epochs)
+    note_end(segment)
     segment.store_indexes_if_room()
     segment.cut_spare_bytes()
     return SegmentScan(segment.size - entry.position, file_bytes - segment.size, problem, epochs)
@@ -53,6 +53,25 @@ def rebuild_segment(segment: Segment, index_interval_bytes: int) -> SegmentScan:
     segment.offset_index.reset()
     segment.time_index.reset()
     return recover_segment(segment, index_interval_bytes, segment.base_offset)
+
+
+def reindex_segment(segment: Segment, index_interval_bytes: int) -> SegmentScan:
+    """Makes the indexes anew from the headers of the batches; what cannot be followed is left, and has no entry."""
+    file_bytes = segment.size = segment.file.size()
+    segment.begin_scan(OffsetPosition(segment.base_offset, 0), index_interval_bytes)
+    epochs: list[tuple[LeaderEpoch, Offset]] = []
+    note_batches(segment, file_bytes, index_interval_bytes, epochs, verify=False)
+    read_bytes, segment.size = segment.size, file_bytes
+    note_end(segment)
+    segment.store_indexes_if_room()
+    segment.is_distrusted = False
+    return SegmentScan(read_bytes, 0, None, epochs)
+
+
+def note_end(segment: Segment) -> None:
+    """All batches were noted: completes the time index."""
+    if segment.largest.timestamp >= 0:
+        segment.time_index.add(*segment.largest)
 
 
 def _last_true_entry(segment: Segment, from_offset: Offset) -> OffsetPosition:
@@ -69,39 +88,24 @@ def _last_true_entry(segment: Segment, from_offset: Offset) -> OffsetPosition:
     entry = segment.offset_index.lookup(min(from_offset, newest.offset))
     try:
         offsets_agree = all(
-            _read_header(segment, position).last_offset == offset
+            (header := header_at(segment, position)) is not None and header.last_offset == offset
             for offset, position in segment.offset_index.latest_up_to(entry.offset)
         )
         times_agree = offsets_agree and all(
-            _is_timestamp_of(segment, timestamp, offset)
-            for timestamp, offset in segment.time_index.latest_up_to(newest.offset)
+            is_true_timestamp(segment, time_entry) for time_entry in segment.time_index.latest_up_to(newest.offset)
         )
     except CorruptBatch:
         return start
     return entry if times_agree else start
 
 
-def _is_timestamp_of(segment: Segment, timestamp: TimestampMs, offset: Offset) -> bool:
-    """Kafka indexes batches that compaction has emptied, too; theirs stands for records before them."""
-    position = segment.position_of(offset)
-    if position is None:
-        raise CorruptBatch(f"{segment.path(LOG_SUFFIX)}: offset {offset} is not there")
-    header = _read_header(segment, position)
-    return header.count > 0 and header.max_timestamp == timestamp
-
-
-def _read_header(segment: Segment, position: Position) -> BatchHeader:
-    """The header at a place that may be wrong."""
-    chunk = segment.file.read_at(HEADER_BYTES, position)
-    if len(chunk) < HEADER_BYTES:
-        raise CorruptBatch(f"{segment.path(LOG_SUFFIX)}: it ends before position {position + HEADER_BYTES}")
-    header = read_header(chunk)
-    check_header(header, segment.size - position)
-    return header
-
-
-def _take_valid_batches(
-    segment: Segment, file_bytes: int, index_interval_bytes: int, epochs: list[tuple[LeaderEpoch, Offset]]
+def note_batches(
+    segment: Segment,
+    file_bytes: int,
+    index_interval_bytes: int,
+    epochs: list[tuple[LeaderEpoch, Offset]],
+    *,
+    verify: bool = True,
 ) -> str | None:
     """Takes valid batches into the segment until the file ends; says what stopped it before."""
     previous_offset = segment.base_offset - 1
@@ -109,7 +113,7 @@ def _take_valid_batches(
     chunk_bytes = _SCAN_BYTES
     while segment.size < file_bytes:
         chunk = segment.file.read_at(min(chunk_bytes, file_bytes - segment.size), segment.size)
-        scan = kernel.scan_batches(chunk)
+        scan = kernel.scan_batches(chunk, verify=verify)
         for header in scan.headers:
             if header.base_offset <= previous_offset or header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
                 return f"offset {header.base_offset} after {previous_offset}"

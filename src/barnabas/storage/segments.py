@@ -17,11 +17,13 @@ from barnabas.storage.transaction_index import AbortedTransaction
 class Segments:
     """At least one segment once the log is open; the last one is the active one."""
 
-    __slots__ = ("_bases", "_segments")
+    __slots__ = ("_bases", "_segments", "distrusted")
 
     def __init__(self) -> None:
         self._bases: list[Offset] = []
         self._segments: list[Segment] = []
+        self.distrusted: list[Segment] = []
+        """Those whose indexes contradict their log, until somebody makes these anew."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -44,6 +46,9 @@ class Segments:
         """The slot of the segment that would hold `offset`; -1 when it lies before the first one."""
         return bisect_right(self._bases, offset) - 1
 
+    def first(self, count: int) -> list[Segment]:
+        return self._segments[:count]
+
     def floor(self, offset: Offset) -> Segment | None:
         slot = self.slot_of(offset)
         return self._segments[slot] if slot >= 0 else None
@@ -64,11 +69,14 @@ class Segments:
         assert slot == len(self._bases) or self._bases[slot] != segment.base_offset, "two segments with one base offset"
         self._bases.insert(slot, segment.base_offset)
         self._segments.insert(slot, segment)
+        segment.distrusted = self.distrusted
 
     def remove(self, segment: Segment) -> None:
         slot = bisect_left(self._bases, segment.base_offset)
         assert self._segments[slot] is segment
         del self._bases[slot], self._segments[slot]
+        if segment in self.distrusted:
+            self.distrusted.remove(segment)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -99,7 +107,7 @@ class Segments:
     def find_timestamp(self, target: TimestampMs, first_offset: Offset) -> FoundTimestamp | None:
         """The first record at or after `first_offset` whose timestamp is at least `target`."""
         for segment in self._segments:
-            if segment.largest.timestamp >= target:
+            if segment.sure_largest().timestamp >= target:
                 found = segment.find_timestamp(target, first_offset)
                 if found:
                     return found
@@ -107,7 +115,7 @@ class Segments:
 
     def find_largest_timestamp(self, first_offset: Offset) -> FoundTimestamp | None:
         """The first record with the largest timestamp of all."""
-        best = max(self._segments, key=lambda segment: segment.largest.timestamp)
+        best = max(self._segments, key=lambda segment: segment.sure_largest().timestamp)
         if best.largest.timestamp < 0:
             return None
         return best.find_timestamp(best.largest.timestamp, first_offset)

@@ -162,14 +162,16 @@ class TransactionIndex:
         size = self._files.size(self.path)
         if size % ENTRY_BYTES:
             raise CorruptTransactionIndex(f"{self.path}: {size} bytes are not whole entries of {ENTRY_BYTES}")
-        newest = self.base_offset - 1
+        newest, stable = self.base_offset - 1, 0
         for index, transaction in enumerate(self):
-            first, last = transaction.first_offset, transaction.last_offset
+            first, last, last_stable = transaction[1:]
             if not (0 <= first <= last and newest < last):
                 raise CorruptTransactionIndex(
                     f"{self.path}, entry {index}: offsets {first} to {last}, after one that ends at {newest}"
                 )
-            newest = last
+            if not stable <= last_stable <= last + 1:
+                raise CorruptTransactionIndex(f"{self.path}, entry {index}: stable to {last_stable} at offset {last}")
+            newest, stable = last, last_stable
 
     def _cut(self, file: File, count: int) -> None:
         self._count = None  # unknown, should the next line fail

@@ -35,12 +35,11 @@ from barnabas.storage.checkpoints import (
     read_leader_epochs,
     read_partition_metadata,
 )
-from barnabas.storage.directory import parse_partition
 from barnabas.storage.epochs import EpochEntry, LeaderEpochs
 from barnabas.storage.findings import Finding, Findings, Severity
 from barnabas.storage.index import RELATIVE_OFFSET_MAX
 from barnabas.storage.log import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
-from barnabas.storage.names import parse_segment_file_name
+from barnabas.storage.names import is_temporary, parse_segment_file_name
 from barnabas.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX
 from barnabas.storage.snapshots import SNAPSHOT_SUFFIX
 from barnabas.storage.transaction_index import TRANSACTION_INDEX_SUFFIX
@@ -74,6 +73,8 @@ class PartitionReport:
     """Whether missing offsets can be right: it is compacted, or nobody knows that it is not."""
     findings: list[Finding] = field(default_factory=list)
     errors: int = 0
+    has_strangers: bool = False
+    """Whether a finding is about files of somebody else, which are left alone."""
 
     @property
     def name(self) -> str:
@@ -83,18 +84,15 @@ class PartitionReport:
     def is_sound(self) -> bool:
         return not self.errors
 
+    @property
+    def is_in_order(self) -> bool:
+        """Whether opening the log would change nothing: what was found is nothing of the log's."""
+        return len(self.findings) == self.has_strangers
+
 
 def partition_log_bytes(files: FileSystem, directory: str) -> int:
     """How much a check will read, for progress."""
     return sum(files.size(os.path.join(directory, name)) for name in files.list(directory) if name.endswith(LOG_SUFFIX))
-
-
-def is_partition_directory(files: FileSystem, directory: str) -> bool:
-    """Whether segments lie here, or belong here, rather than the directories of partitions."""
-    if parse_partition(os.path.basename(os.path.abspath(directory))) is not None:
-        return True
-    parsed = (parse_segment_file_name(name) for name in files.list(directory))
-    return any(name is not None and name.kind == LOG_SUFFIX for name in parsed)
 
 
 def verify_partition(
@@ -198,7 +196,8 @@ class _PartitionCheck:
         if unknown:
             more = ", ..." if len(unknown) > _NAMES_MAX else ""
             named = ", ".join(unknown[:_NAMES_MAX]) + more
-            self.findings.note(self._directory, f"{len(unknown)} names that the log does not know: {named}")
+            self.report.has_strangers = True
+            self.findings.note(self._directory, f"these names mean nothing to the log, and are left alone: {named}")
         for base, name in others:
             if base not in self._bases:
                 self.findings.error(self._path(name), "it belongs to no segment: there is no .log of this name")
@@ -206,7 +205,7 @@ class _PartitionCheck:
             self.findings.note(self._path(f"*{suffix}"), f"{count} files, {_SUFFIX_NOTES[suffix]}")
 
     def _see_other(self, name: str, unknown: list[str]) -> None:
-        if name.endswith(".tmp"):
+        if is_temporary(name):
             self.findings.note(self._path(name), "a file that was being replaced; opening the log removes it")
         elif name not in (LEADER_EPOCHS, PARTITION_METADATA):
             unknown.append(name)

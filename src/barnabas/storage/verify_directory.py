@@ -26,7 +26,8 @@ from barnabas.storage.checkpoints import (
 from barnabas.storage.directory import CLUSTER_METADATA, LOCK, LogDirectory, parse_partition
 from barnabas.storage.findings import Finding, Findings
 from barnabas.storage.meta_properties import META_PROPERTIES, read_meta_properties
-from barnabas.storage.verify import PartitionReport, is_partition_directory, partition_log_bytes, verify_partition
+from barnabas.storage.recognition import holds_log
+from barnabas.storage.verify import PartitionReport, partition_log_bytes, verify_partition
 
 OFFSET_CHECKPOINTS: Final = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 _MEANINGS: Final = {
@@ -39,6 +40,8 @@ _DURABLE: Final = frozenset({RECOVERY_POINTS, LOG_START_OFFSETS})
 """These never pass what is on the disk; the others may, when a crash loses the newest records."""
 
 _KNOWN: Final = frozenset({*OFFSET_CHECKPOINTS, META_PROPERTIES, CLEAN_SHUTDOWN, LOCK})
+_OWN_PREFIX: Final = "barnabas-metadata."
+"""Of the file with the cluster's state, what SQLite keeps beside it, its lock and older copies."""
 _KRAFT_NAMES: Final = frozenset({"bootstrap.checkpoint", str(CLUSTER_METADATA)})
 
 
@@ -68,26 +71,39 @@ class Target:
     partitions: tuple[TopicPartition, ...]
     is_single: bool
     log_directory: str | None
-    """Where the checkpoints and the lock are; None for a partition that lies somewhere else."""
+    """Where the checkpoints and the lock are; None for partitions that lie somewhere else."""
+    strangers: tuple[TopicPartition, ...] = ()
+    """Directories whose names are those of partitions, and which hold no log."""
 
     def path_of(self, partition: TopicPartition) -> str:
         return self.directory if self.is_single else os.path.join(self.directory, str(partition))
 
 
 def find_target(files: FileSystem, directory: str) -> Target:
+    """What lies in a directory. `NoLogs` when it is neither a log nor a directory that holds logs."""
     directory = os.path.normpath(directory)
-    if is_partition_directory(files, directory):
+    if holds_log(files, directory):
         parent, name = os.path.split(os.path.abspath(directory))
         partition = parse_partition(name) or TopicPartition(name, 0)
-        is_served = any(files.exists(os.path.join(parent, known)) for known in (META_PROPERTIES, *OFFSET_CHECKPOINTS))
-        return Target(directory, (partition,), is_single=True, log_directory=parent if is_served else None)
-    partitions = tuple(LogDirectory(files, directory).list().partitions)
-    if not partitions and not files.exists(os.path.join(directory, META_PROPERTIES)):
+        log_directory = parent if _is_log_directory(files, parent) else None
+        return Target(directory, (partition,), is_single=True, log_directory=log_directory)
+    partitions: list[TopicPartition] = []
+    strangers: list[TopicPartition] = []
+    for partition in LogDirectory(files, directory).list().partitions:
+        is_log = holds_log(files, os.path.join(directory, str(partition)))
+        (partitions if is_log else strangers).append(partition)
+    log_directory = directory if _is_log_directory(files, directory) else None
+    if not partitions and log_directory is None:
         raise NoLogs(
             f"there is no log in {directory}: give the directory of a partition (TOPIC-NUMBER, with .log files), or a "
             "log directory that holds such directories"
         )
-    return Target(directory, partitions, is_single=False, log_directory=directory)
+    return Target(directory, tuple(partitions), False, log_directory, tuple(strangers))
+
+
+def _is_log_directory(files: FileSystem, directory: str) -> bool:
+    """Whether a broker has used it: its own small files are there."""
+    return any(files.exists(os.path.join(directory, known)) for known in (META_PROPERTIES, *OFFSET_CHECKPOINTS))
 
 
 def target_log_bytes(files: FileSystem, target: Target) -> int:
@@ -115,7 +131,7 @@ def verify_target(
         seen = Findings() if target.is_single else findings
         checkpoints = {name: _read_checkpoint(files, target.log_directory, name, seen) for name in OFFSET_CHECKPOINTS}
     if not target.is_single:
-        _check_names(files, target.directory, findings)
+        _check_names(files, target, findings)
         _check_meta_properties(files, target.directory, findings)
     cleaned = checkpoints.get(CLEANER_OFFSETS)
     ends: dict[TopicPartition, Offset] = {}
@@ -141,16 +157,19 @@ def verify_target(
     return report
 
 
-def _check_names(files: FileSystem, directory: str, findings: Findings) -> None:
+def _check_names(files: FileSystem, target: Target, findings: Findings) -> None:
+    directory = target.directory
     for name in files.list(directory):
         path = os.path.join(directory, name)
         if name in _KRAFT_NAMES:
             findings.note(path, "not checked: it belongs to a KRaft node and is left alone")
-        elif name not in _KNOWN and not files.is_directory(path):
+        elif name not in _KNOWN and not name.startswith(_OWN_PREFIX) and not files.is_directory(path):
             findings.note(path, "a log directory has no file of this name")
     listing = LogDirectory(files, directory).list()
     for names, reason in (
+        (map(str, target.strangers), "no log lies in it, whatever its name says"),
         (listing.doomed, "the partition is being deleted"),
+        (listing.strays, "the metadata did not have the partition's topic; it is set aside and not served"),
         (listing.set_aside, "the partition is set aside and not served"),
         (listing.malformed, "its name is not that of a partition, TOPIC-NUMBER"),
     ):

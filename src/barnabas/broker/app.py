@@ -49,6 +49,7 @@ from barnabas.net.connection import Connection
 from barnabas.net.server import Listener, Server, ServerOptions
 from barnabas.net.sockets import SocketNetwork
 from barnabas.net.stream import ListenAddress, Network
+from barnabas.replication.admission import Admission
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.tick import AppendTick
@@ -167,6 +168,8 @@ class Broker:
         self._server = server
         self.tick = AppendTick(loop, parts.clock, self._on_write_failure, server.flush_replies, self._on_bug)
         stack.push_async_callback(self.tick.drain)
+        self.admission = Admission(loop, executor, self.tick, self._on_bug)
+        stack.push_async_callback(self.admission.drain)
         watcher.subscribe(self._follow)
         self._reconfigure(image)
         self._run(watcher.run())
@@ -246,7 +249,7 @@ class Broker:
             config.max_incremental_fetch_session_cache_slots, SESSION_EVICTION_MS, self._parts.random
         )
         seconds = measure_requests(self.metrics)
-        produce = ProduceHandler(loop, self.replicas, self.tick, seconds.of(APIS[ApiKey.PRODUCE].name))
+        produce = ProduceHandler(loop, self.replicas, self.tick, self.admission, seconds.of(APIS[ApiKey.PRODUCE].name))
         clock = self._parts.clock
         fetch = FetchHandler(loop, clock, self.replicas, sessions, config.fetch_max_bytes)
         sole_fetch = SoleFetchHandler(fetch, loop, clock, self.replicas, sessions, seconds.of(APIS[ApiKey.FETCH].name))

@@ -57,6 +57,7 @@ class Partition:
     """See the module's text."""
 
     __slots__ = (
+        "is_admitting",
         "is_closed",
         "isr",
         "leader",
@@ -74,6 +75,8 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self.is_closed = False
+        self.is_admitting = False
+        """Whether clients' batches wait to be checked (`barnabas.replication.admission`); those that come wait, too."""
         self.leader = -1
         self.leader_epoch: LeaderEpoch = NO_EPOCH
         self.partition_epoch = 0
@@ -111,8 +114,12 @@ class Partition:
                 f"{len(self.isr)} replicas are in sync, but min.insync.replicas is {needed}",
             )
 
+    def append_usual(self, batch: Buffer) -> Appended | None:
+        """Stages a client's batch if it is one of those that clients send most; others are left to `Admission`."""
+        return None if self.is_admitting else self.log.append_usual(batch, self.leader_epoch)
+
     def append(self, records: Buffer, origin: Origin = Origin.CLIENT) -> Appended:
-        """Stages a batch; it is in the log when the tick has written it."""
+        """Stages a batch, however long that takes; it is in the log when the tick has written it."""
         return self.log.append(records, self.leader_epoch, origin)
 
     def commit(self, end_offset: Offset) -> None:

@@ -20,8 +20,9 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import CorruptBatch, DiskFailed, DiskFull
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import Offset, TopicPartition
+from barnabas.records.compression import EXPANDED_BYTES_MAX
 from barnabas.storage.checkpoints import CLEANER_OFFSETS, CorruptCheckpoint, read_offsets, write_offsets
-from barnabas.storage.cleaning import SECRET_BYTES, CleanerSettings, CleaningJob
+from barnabas.storage.cleaning import SECRET_BYTES, CleanerSettings, CleaningJob, CleaningTotals
 from barnabas.storage.compaction import Cleanable, find_cleanable, first_dirty_offset, is_roll_due
 from barnabas.storage.log import Log
 from barnabas.storage.settings import LogManagerConfig
@@ -64,6 +65,8 @@ class LogCleaner:
         self._paused: list[CleaningJob] = []
         """Those of the jobs that wait for their next turn."""
         self._damaged: set[_LogKey] = set()
+        self._told_unread: set[_LogKey] = set()
+        """Logs of which was said that they have batches that expand too far."""
         self._look_again_ms = 0
 
     def reconfigure(self, config: LogManagerConfig) -> None:
@@ -94,6 +97,7 @@ class LogCleaner:
         directory, partition = key = _key(log)
         self.cancel(log)
         self._damaged.discard(key)
+        self._told_unread.discard(key)
         self._known(directory).pop(partition, None)
 
     def write_checkpoint(self, directory: str) -> None:
@@ -211,6 +215,18 @@ class LogCleaner:
         if job.end_offset is not None:
             self._known(directory)[partition] = job.end_offset
             self._unwritten.append(directory)
+            self._tell_unread(key, job.totals)
+
+    def _tell_unread(self, key: _LogKey, totals: CleaningTotals) -> None:
+        if totals.unread_batches and key not in self._told_unread:
+            self._told_unread.add(key)
+            logger.warning(
+                "%s: compaction leaves alone what expands to more than %d bytes: %d in all, the first at offset %d",
+                key[1],
+                EXPANDED_BYTES_MAX,
+                totals.unread_batches,
+                totals.first_unread_offset,
+            )
 
     def _pass_failed(self, job: CleaningJob, error: DiskFailed) -> None:
         key = _key(job.log)

@@ -22,17 +22,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.base.clock import Clock
-from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed
-from barnabas.base.filesystem import Buffer, FileSystem
+from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed, ExpandsTooFar
+from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import Offset, Position, ProducerId
 from barnabas.records import kernel
-from barnabas.records.batch import HEADER_BYTES, BatchHeader, Codec
+from barnabas.records.batch import HEADER_BYTES, BatchHeader
 from barnabas.records.builder import BatchBuilder
-from barnabas.records.compression import decompress
 from barnabas.records.control import read_batch_marker
 from barnabas.records.kernel import KeyOffsets
-from barnabas.records.reader import RECORD_BYTES_MAX, read_records
-from barnabas.storage.cleaned_batches import BatchCleaner, CleanedTransactions, ProducerTail
+from barnabas.records.reader import read_records
+from barnabas.storage.cleaned_batches import BatchCleaner, CleanedTransactions, ProducerTail, expanded_records
 from barnabas.storage.cleaned_segments import CleanedSegments
 from barnabas.storage.compaction import Cleanable, SegmentExtent, group_segments
 from barnabas.storage.log import Log
@@ -90,6 +89,9 @@ class CleaningTotals:
     written_bytes: int = 0
     replaced_segments: int = 0
     new_segments: int = 0
+    unread_batches: int = 0
+    """Kept as they are, because they expand to more than any batch may."""
+    first_unread_offset: Offset | None = None
 
 
 class _Cancelled(Exception):  # noqa: N818 - not an error
@@ -318,6 +320,9 @@ class CleaningJob:
         if self._groups:
             return True
         self.end_offset = self._latest_offset + 1
+        if self._cleaner is not None:
+            self.totals.unread_batches = self._cleaner.unread_count
+            self.totals.first_unread_offset = self._cleaner.first_unread_offset
         self._cleaner = None
         self._log_end()
         return False
@@ -378,8 +383,12 @@ def _base_offset(source: SourceSegment) -> Offset:
 
 def _map_batch(newest: KeyOffsets, header: BatchHeader, batch: memoryview, first_dirty: Offset) -> bool:
     """Whether the map had room for every key of the batch from `first_dirty` on."""
-    count = header.count
-    records: Buffer = batch[HEADER_BYTES:]
+    if not header.count:
+        return True
+    try:
+        count, records = header.count, expanded_records(header, batch)
+    except ExpandsTooFar:
+        return True  # it stays as it is, and so do the older records of its keys
     if header.base_offset < first_dirty:
         # An earlier pass ended within this batch, when its map was full; taking all of it might fill this one, too.
         tail = BatchBuilder(base_offset=header.base_offset)
@@ -388,6 +397,4 @@ def _map_batch(newest: KeyOffsets, header: BatchHeader, batch: memoryview, first
                 tail.append(record.timestamp, record.key, None, offset=record.offset)
         count = tail.count
         records = tail.build(last_offset=header.last_offset)[HEADER_BYTES:]
-    elif header.codec_number != Codec.NONE and count:
-        records = decompress(header.codec_number, records, RECORD_BYTES_MAX)
     return newest.add_records(records, count, header.base_offset) == count

@@ -1,6 +1,7 @@
 """Produce, versions 3 to 13: batches into the logs, one write for all of a tick.
 
-The usual request, one batch for one partition, takes a shorter way (`take_sole`) to the same end.
+The usual request, one batch for one partition, takes a shorter way (`take_sole`) to the same end. Batches that take
+long to check, and what a request has beyond some megabytes, are checked away from the event loop (`Admission`).
 
 acks=0 has no answer, so a failure closes the connection, as in Kafka; acks=1 and acks=all are answered when the record
 is in the log, flushed if the topic asks for it, and, for all, on every in-sync replica. Each partition of a request
@@ -22,6 +23,7 @@ from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.net.replies import ReplySlot
 from barnabas.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, PREFIX_BYTES, TRANSACTIONAL, Codec
+from barnabas.replication.admission import Admission
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.tick import AppendTick
@@ -51,16 +53,26 @@ _OFFSET_AND_ATTRIBUTES: Final = Struct(">q13xh")
 """What is needed here of a whole header (`barnabas.records.batch`); the log reads all of it."""
 _LENGTH_MIN: Final = 14
 """Of a batch in the oldest format."""
+_AT_ONCE_BYTES_MAX: Final = 4 << 20
+"""What a request may stage at once; the rest of it has its turn afterwards."""
+_BATCH_COST_BYTES: Final = 16 << 10
+"""What a batch counts for at least: a request may have ten thousand small ones."""
 
 
 class ProduceHandler:
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, replicas: Replicas, tick: AppendTick, seconds: Histogram
+        self,
+        loop: asyncio.AbstractEventLoop,
+        replicas: Replicas,
+        tick: AppendTick,
+        admission: Admission,
+        seconds: Histogram,
     ) -> None:
         """`seconds` takes the times of those requests that never become a `Request`."""
         self.loop = loop
         self.replicas = replicas
         self._tick = tick
+        self._admission = admission
         self.seconds = seconds
 
     def take_sole(self, frame: memoryview, slot: ReplySlot, client: ClientConnection) -> bool:
@@ -73,13 +85,18 @@ class ProduceHandler:
         if partition is None or self.replicas.is_internal(partition.name.topic):
             return False
         append = _SoleAppend(self, sole, frame, slot, client, partition)
+        batch = frame[start:end]
         try:
             if acks == ALL_ACKS:
                 partition.check_in_sync()
-            append.appended = appended = partition.append(frame[start:end])
+            appended = partition.append_usual(batch)
         except BarnabasError as error:
-            append.refuse(error, _told_start(partition, error))
+            append.refuse(error)
+            return True
+        if appended is None:
+            self._admission.admit(partition, batch, append)
         else:
+            append.appended = appended
             self._tick.add(partition, appended.last_offset, append)
         return True
 
@@ -121,25 +138,25 @@ class ProduceHandler:
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id"
             )
+        pending.wait()
+        append = _PartitionAppend(pending, reply, partition)
+        appended = None
         try:
             if base_offset != 0:
                 raise InvalidRecords(f"the base offset of a client's batch is 0, not {base_offset}")
             if pending.acks == ALL_ACKS:
                 partition.check_in_sync()
-            appended = partition.append(records)
+            if pending.staged_bytes < _AT_ONCE_BYTES_MAX:
+                pending.staged_bytes += max(len(records), _BATCH_COST_BYTES)
+                appended = partition.append_usual(records)
         except BarnabasError as error:
-            pending.refused(reply, wanted.index, error, NO_LEADER, _told_start(partition, error))
+            append.refuse(error)
             return
-        pending.wait()
-
-        def when_appended(error: DiskFailed | None) -> None:
-            if error is None:
-                pending.appended(reply, partition, appended)
-            else:
-                pending.refused(reply, wanted.index, error, NO_LEADER)
-            pending.settle()
-
-        self._tick.add(partition, appended.last_offset, when_appended)
+        if appended is None:
+            self._admission.admit(partition, records, append)
+        else:
+            append.appended = appended
+            self._tick.add(partition, appended.last_offset, append)
 
     def _leader(self, topic: ProduceTopic, wanted: ProducePartition, error: BarnabasError) -> LeaderAndEpoch:
         if isinstance(error, KafkaError) and error.code in (
@@ -217,7 +234,7 @@ class _SoleAppend:
         )
         self._handler.seconds.observe(self._handler.loop.time() - self._began)
 
-    def refuse(self, error: BarnabasError, log_start_offset: Offset = _NO_OFFSET) -> None:
+    def refuse(self, error: BarnabasError) -> None:
         """Answers as the long way does."""
         request = self._client.request_in(self._frame, self._slot)
         asked = decode_produce_request(request.version, request.body)
@@ -225,14 +242,39 @@ class _SoleAppend:
         reply: list[ProducePartitionReply] = []
         (topic,) = asked.topics
         pending.topics.append(ProduceTopicReply(topic.name, topic.topic_id, reply))
-        pending.refused(reply, topic.partitions[0].index, error, NO_LEADER, log_start_offset)
+        pending.refused(reply, topic.partitions[0].index, error, NO_LEADER, _told_start(self._partition, error))
         pending.settle()
+
+
+class _PartitionAppend:
+    """One batch of a request that may have many, on its way to the disk."""
+
+    __slots__ = ("_partition", "_pending", "_reply", "appended")
+
+    appended: Appended
+
+    def __init__(self, pending: "_PendingProduce", reply: list[ProducePartitionReply], partition: Partition) -> None:
+        self._pending = pending
+        self._reply = reply
+        self._partition = partition
+
+    def __call__(self, error: DiskFailed | None) -> None:
+        if error is not None:
+            self.refuse(error)
+            return
+        self._pending.appended(self._reply, self._partition, self.appended)
+        self._pending.settle()
+
+    def refuse(self, error: BarnabasError) -> None:
+        partition = self._partition
+        self._pending.refused(self._reply, partition.name.partition, error, NO_LEADER, _told_start(partition, error))
+        self._pending.settle()
 
 
 class _PendingProduce:
     """A request whose partitions are answered one by one; the last one sends the answer."""
 
-    __slots__ = ("_failure", "_leaders", "_replicas", "_request", "_waiting", "acks", "topics")
+    __slots__ = ("_failure", "_leaders", "_replicas", "_request", "_waiting", "acks", "staged_bytes", "topics")
 
     def __init__(self, request: Request, acks: int, replicas: Replicas) -> None:
         self._request = request
@@ -243,6 +285,7 @@ class _PendingProduce:
         """Partitions that are on their way to the disk, and one for the request that is still being read."""
         self._failure: BarnabasError | None = None
         self.acks = acks
+        self.staged_bytes = 0
         self.topics: list[ProduceTopicReply] = []
 
     def wait(self) -> None:

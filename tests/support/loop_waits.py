@@ -32,6 +32,11 @@ from barnabas.wire.framing import request_start
 WAIT_SECONDS_MAX = 0.5
 """The rule is 10 ms; two cores that run a whole test-suite add hundreds, and what it guards against takes seconds."""
 
+CALLBACK_SECONDS_MAX = 0.06
+"""Of processor time, so that other work of the machine does not count. The rule is 10 ms; slow machines, and Python's
+collector of garbage, which runs in the middle of anything, take their share.
+"""
+
 _LENGTH = struct.Struct(">i")
 _PAUSE_SECONDS = 0.001
 _ROOT = Path(__file__).parents[2]

@@ -405,7 +405,7 @@ def test_deleted_records_stay_deleted_after_a_crash(
 
 
 def test_unknown_partition_is_the_callers_mistake(manager: LogManager) -> None:
-    for call in (manager.deletion, manager.flush_if_due, lambda partition: manager.delete_records(partition, 1)):
+    for call in (manager.delete, manager.flush_if_due, lambda partition: manager.delete_records(partition, 1)):
         with pytest.raises(KafkaError) as refusal:
             call(ORDERS)
         assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

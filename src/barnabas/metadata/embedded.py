@@ -52,7 +52,8 @@ from barnabas.metadata.watches import Watches
 
 _log: Final = logging.getLogger(__name__)
 
-_GROUP_LENGTH_MAX: Final = 256
+_GROUP_OPERATIONS_MAX: Final = 512
+"""Trying them out takes a few milliseconds of the event loop. A single write may have more."""
 _SESSION_NUMBER_BITS: Final = 20
 
 
@@ -164,7 +165,11 @@ class EmbeddedMetadata:
 
     def _take_group(self) -> list[_Write]:
         group: list[_Write] = []
-        while self._queue and self._queue[0].operations is not None and len(group) < _GROUP_LENGTH_MAX:
+        count = 0
+        while self._queue and (operations := self._queue[0].operations) is not None:
+            count += len(operations)
+            if group and count > _GROUP_OPERATIONS_MAX:
+                break
             group.append(self._queue.popleft())
         return group
 
@@ -334,7 +339,7 @@ class EmbeddedSession:
             return None
         if watch is not None:
             self.watches.add_data(path, watch)
-        return Node(node.data, node.stat(len(self._tree.child_names(path))))
+        return Node(node.data, node.stat(self._tree.child_count(path)))
 
     def _require_connected(self) -> None:
         if self._state is not SessionState.CONNECTED:

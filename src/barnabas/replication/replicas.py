@@ -10,15 +10,17 @@ Owner: the broker's event loop.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Executor
-from typing import TypeAlias
+from itertools import islice
+from typing import Final, TypeAlias, TypeVar
 from uuid import UUID
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import NO_EPOCH, TopicPartition
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.metadata.image import INTERNAL_TOPICS, ClusterImage, Topic
+from barnabas.metadata.image import Partition as PartitionImage
 from barnabas.replication.partition import Partition
 from barnabas.replication.workers import perform
 from barnabas.storage.manager import LogManager
@@ -31,6 +33,11 @@ from barnabas.wire.primitives import uuid_of
 logger = logging.getLogger(__name__)
 
 ConfigOfTopic: TypeAlias = Callable[[ClusterImage, str], LogConfig]
+
+_Item = TypeVar("_Item")
+
+_SLICE_LENGTH: Final = 64
+"""Partitions that are looked at before others have their turn: two or three milliseconds."""
 
 
 class Replicas:
@@ -135,6 +142,7 @@ class Replicas:
             await self._applied.wait_for(lambda: predicate(self.image))
 
     async def apply(self, image: ClusterImage) -> None:
+        """Brings about what the image says; in slices, because a topic may have ten thousand partitions."""
         self._coming = image
         changed = [topic for name, topic in image.topics.items() if self.image.topics.get(name) is not topic]
         gone = [
@@ -142,51 +150,56 @@ class Replicas:
             for name, topic in self.image.topics.items()
             if name not in image.topics or image.topics[name].id != topic.id
         ]
-        await self._perform([work for topic in gone for work in self._remove(topic)])
-        await self._perform([work for topic in changed for work in self._create(image, topic)])
-        for topic in changed:
-            self._lead(topic)
-        self._configure(image)
+        await self._remove(gone)
+        await self._create(image, changed)
+        async for together in _in_slices((topic, one) for topic in changed for one in topic.partitions):
+            for topic, one in together:
+                self._lead(topic, one)
+        await self._configure(image)
         self.image = image
         self._found.clear()
         async with self._applied:
             self._applied.notify_all()
 
-    async def _perform(self, works: list[Work]) -> None:
+    async def _perform(self, works: Iterable[Work]) -> None:
         async with asyncio.TaskGroup() as group:
             for work in works:
                 group.create_task(perform(work, self._workers))
 
-    def _remove(self, topic: Topic) -> list[Work]:
-        works: list[Work] = []
-        for index in range(len(topic.partitions)):
-            partition = self._stop_serving((topic.name, index))
-            if partition is not None:
-                works.append(self._logs.deletion(partition.name))
-        return works
+    async def _remove(self, topics: Iterable[Topic]) -> None:
+        names = ((topic.name, index) for topic in topics for index in range(len(topic.partitions)))
+        async for together in _in_slices(names):
+            stopped = [self._stop_serving(name) for name in together]
+            await self._perform(self._logs.deletions(one.name for one in stopped if one is not None))
 
-    def _create(self, image: ClusterImage, topic: Topic) -> list[Work]:
-        works: list[Work] = []
-        for one in topic.partitions:
-            name = TopicPartition(topic.name, one.index)
-            if self._broker_id in one.replicas and self._logs.get(name) is None:
+    async def _create(self, image: ClusterImage, topics: Iterable[Topic]) -> None:
+        missing = ((topic, one) for topic in topics for one in topic.partitions if self._is_missing(topic, one))
+        configs: dict[str, LogConfig] = {}
+        async for together in _in_slices(missing):
+            works: list[Work] = []
+            for topic, one in together:
+                name = TopicPartition(topic.name, one.index)
+                if topic.name not in configs:
+                    configs[topic.name] = self._config_of_topic(image, topic.name)
                 try:
-                    works.append(self._logs.creation(name, topic.id, self._config_of_topic(image, topic.name)))
+                    works.append(self._logs.creation(name, topic.id, configs[topic.name]))
                 except BarnabasError as error:
                     logger.error("%s: cannot be created: %s", name, error)
-        return works
+            await self._perform(works)
 
-    def _lead(self, topic: Topic) -> None:
-        for one in topic.partitions:
-            name = TopicPartition(topic.name, one.index)
-            log = self._logs.get(name)
-            if log is None or one.leader != self._broker_id or one.leader_epoch == NO_EPOCH:
-                self._stop_serving(name)
-                continue
-            partition = self._partitions.get(name)
-            if partition is None:
-                partition = self._partitions[name] = Partition(name, topic.id, log)
-            partition.lead(one.leader, one.leader_epoch, one.isr, one.replicas)
+    def _is_missing(self, topic: Topic, one: PartitionImage) -> bool:
+        return self._broker_id in one.replicas and self._logs.get(TopicPartition(topic.name, one.index)) is None
+
+    def _lead(self, topic: Topic, one: PartitionImage) -> None:
+        name = TopicPartition(topic.name, one.index)
+        log = self._logs.get(name)
+        if log is None or one.leader != self._broker_id or one.leader_epoch == NO_EPOCH:
+            self._stop_serving(name)
+            return
+        partition = self._partitions.get(name)
+        if partition is None:
+            partition = self._partitions[name] = Partition(name, topic.id, log)
+        partition.lead(one.leader, one.leader_epoch, one.isr, one.replicas)
 
     def _stop_serving(self, name: tuple[str, int]) -> Partition | None:
         """Another broker leads it, or its log is gone: whoever waits here is told so."""
@@ -196,15 +209,32 @@ class Replicas:
             partition.close()
         return partition
 
-    def _configure(self, image: ClusterImage) -> None:
+    async def _configure(self, image: ClusterImage) -> None:
         """Swaps in the settings of topics whose own, or the broker's, have changed."""
-        is_broker_changed = image.broker_configs != self.image.broker_configs
-        for partition in self._partitions.values():
-            topic = partition.name.topic
-            if is_broker_changed or image.configs_of_topic(topic) is not self.image.configs_of_topic(topic):
-                partition.log.config = self._config_of_topic(image, topic)
+        before, after = self.image.topic_configs, image.topic_configs
+        if image.broker_configs != self.image.broker_configs:
+            names = [*image.topics]
+        elif after is not before:
+            names = [name for name in {**before, **after} if before.get(name) is not after.get(name)]
+        else:
+            return
+        async for together in _in_slices(image.topics[name] for name in names if name in image.topics):
+            for topic in together:
+                config = self._config_of_topic(image, topic.name)
+                for one in topic.partitions:
+                    partition = self._partitions.get((topic.name, one.index))
+                    if partition is not None:
+                        partition.log.config = config
 
     def drop_offline(self) -> None:
         """A directory has failed: its partitions are not served any more."""
         for name in [name for name, one in self._partitions.items() if self._logs.get(one.name) is not one.log]:
             self._stop_serving(name)
+
+
+async def _in_slices(items: Iterable[_Item], length: int = _SLICE_LENGTH) -> AsyncIterator[list[_Item]]:
+    """So many at a time; between two slices the event loop serves others."""
+    iterator = iter(items)
+    while together := list(islice(iterator, length)):
+        yield together
+        await asyncio.sleep(0)

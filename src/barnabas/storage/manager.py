@@ -1,8 +1,8 @@
 """All logs of a broker, in several log directories: opens, creates, deletes, truncates and closes them.
 
-Owner: one thread (a broker's event loop), which owns every log too. What may block is a `Job`: `creation`, `deletion`
-and `truncation` return one, `due_work` returns those that are due; `create`, `delete`, `truncate` and `run_due_work` do
-the same at once, for synchronous users. `open` and `close` block, and use threads of their own.
+Owner: one thread (a broker's event loop), which owns every log too. What may block is a `Job`: `creation`, `deletions`
+and `truncation` return them, `due_work` those that are due; `create`, `delete`, `truncate` and `run_due_work` do the
+same at once, for synchronous users. `open` and `close` block, and use threads of their own.
 
 Checkpoints and crashes. Recovery checks a log only from its recovery point in the checkpoint file on, which must thus
 never lie above records that are not synced. It rises after a sync (`barnabas.storage.housekeeping`); before a log is
@@ -16,7 +16,7 @@ Whoever gets `DiskFailed` from a log tells `on_write_failure`.
 
 import errno
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -30,6 +30,7 @@ from barnabas.base.ids import Offset, TimestampMs, TopicPartition
 from barnabas.base.uuid import new_uuid
 from barnabas.storage.checkpoints import UNKNOWN_BROKER_EPOCH
 from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.deletion import Leaving, deletion_of
 from barnabas.storage.directories import LogDirectories
 from barnabas.storage.directory import LogDirectory, doomed_name
 from barnabas.storage.flush import FlushPlan
@@ -241,49 +242,53 @@ class LogManager:
         return Job(f"create {partition}", run=run, finish=finish, failed=failed)
 
     def delete(self, partition: TopicPartition) -> None:
-        """`deletion`, at once."""
-        self.deletion(partition).complete()
+        """`deletions` of one, at once."""
+        for work in self.deletions([partition]):
+            work.complete()
 
-    def deletion(self, partition: TopicPartition) -> Job[None]:
-        """Takes a partition out of service now and renames its directory, which goes after `file.delete.delay.ms`.
+    def deletions(self, partitions: Iterable[TopicPartition]) -> list[Job[None]]:
+        """Takes partitions out of service now and renames their directories, which go after `file.delete.delay.ms`.
 
-        A partition of the same name can be created once the job has finished: not before nothing is left on the disk
-        that would be taken for the new one's.
+        One job for each log directory: however many partitions go, their checkpoints are lowered once. Partitions of
+        the same names can be created once the job has finished: not before nothing is left on the disk that would be
+        taken for the new ones'.
         """
+        found = [(self._holder(partition), partition) for partition in partitions]
+        leaving: dict[str, list[Leaving]] = {}
+        for directory, partition in found:
+            leaving.setdefault(directory.path, []).append(self._dismiss(directory, partition))
+        return [self._deletion(one, leaving[one.path]) for one in self.directories if one.path in leaving]
+
+    def _holder(self, partition: TopicPartition) -> LogDirectory:
+        """Where a partition lies, also one that could not be opened."""
         assert partition not in self._moving, f"{partition} is being created or deleted"
-        directory = next((one for one in self.directories if partition in one.unopened), None)
-        log, problem = None, None
-        if directory is None:
-            directory, log = self.directories.served(partition)
+        unopened = next((one for one in self.directories if partition in one.unopened), None)
+        return self.directories.served(partition)[0] if unopened is None else unopened
+
+    def _dismiss(self, directory: LogDirectory, partition: TopicPartition) -> Leaving:
+        log, problem = directory.logs.get(partition), directory.unopened.get(partition)
+        if log is not None:
             log.finish_close()
-        else:
-            problem = directory.unopened[partition]
         directory.dismiss(partition)
         self._moving.add(partition)
-        lower = self._prepare_lowering(directory, log)
-        doomed_path = directory.file(doomed_name(partition, new_uuid(self._random)))
+        return Leaving(partition, log, problem, directory.file(doomed_name(partition, new_uuid(self._random))))
 
-        def run() -> None:
-            lower()
-            self._files.rename(directory.path_of(partition), doomed_path)
-            self._files.sync_directory(directory.path)
+    def _deletion(self, directory: LogDirectory, leaving: Sequence[Leaving]) -> Job[None]:
+        names = [one.partition for one in leaving]
 
-        def finish(_: None) -> None:
-            self._moving.discard(partition)
-            directory.topic_ids.pop(partition, None)
-            delay_ms = log.config.file_delete_delay_ms if log else 0
-            self._housekeeping.doom(directory, doomed_path, self._clock.now_ms() + delay_ms)
-            logger.info("%s: deleted, its files follow", partition)
+        def gone(one: Leaving) -> None:
+            self._moving.discard(one.partition)
+            directory.topic_ids.pop(one.partition, None)
+            delay_ms = one.log.config.file_delete_delay_ms if one.log else 0
+            self._housekeeping.doom(directory, one.path, self._clock.now_ms() + delay_ms)
+            logger.info("%s: deleted, its files follow", one.partition)
 
         def failed(error: DiskFailed) -> None:
-            self._moving.discard(partition)
+            self._moving.difference_update(names)
             self._on_failure(directory, error)
-            if directory.is_online and log is not None:
-                directory.logs[partition] = log
-            elif directory.is_online and problem is not None:
-                directory.unopened[partition] = problem
 
-        return Job(f"delete {partition}", run=run, finish=finish, failed=failed)
+        lower = self._prepare_lowering(directory, names, [one.log for one in leaving if one.log])
+        return deletion_of(self._files, directory, leaving, lower=lower, on_gone=gone, on_failure=failed)
 
     # -- cutting -------------------------------------------------------------------------------------------------
 
@@ -304,7 +309,7 @@ class LogManager:
         directory, log = self.directories.served(partition)
         assert partition not in directory.ceilings, f"{partition} is being truncated"
         directory.ceilings[partition] = offset
-        lower = self._prepare_lowering(directory, log, offset)
+        lower = self._prepare_lowering(directory, [partition], [log], offset)
 
         def finish(_: None) -> None:
             if directory.logs.get(partition) is log:
@@ -322,18 +327,24 @@ class LogManager:
         return Job(f"truncate {partition} to {offset}", run=lower, finish=finish, failed=failed)
 
     def _prepare_lowering(
-        self, directory: LogDirectory, log: Log | None, end_offset: Offset | None = None
+        self,
+        directory: LogDirectory,
+        partitions: Collection[TopicPartition],
+        logs: Iterable[Log],
+        end_offset: Offset | None = None,
     ) -> Callable[[], None]:
-        """`LogDirectory.prepare_lowering`, and the same for what is compacted: of a log that goes, or ends lower."""
-        lower = directory.prepare_lowering()
+        """`LogDirectory.prepare_lowering`, and the same for what is compacted: of logs that go, or end lower."""
+        lower = directory.prepare_lowering(partitions)
         cleaner = self.cleaner
-        if cleaner is None or log is None or not log.config.is_compacted:
+        compacted = [log for log in logs if log.config.is_compacted]
+        if cleaner is None or not compacted:
             return lower
-        if end_offset is None:
-            cleaner.forget(log)
-        else:
-            segment = log.segments.floor(end_offset)
-            cleaner.truncated(log, segment.base_offset if segment else end_offset)
+        for log in compacted:
+            if end_offset is None:
+                cleaner.forget(log)
+            else:
+                segment = log.segments.floor(end_offset)
+                cleaner.truncated(log, segment.base_offset if segment else end_offset)
 
         def lower_all() -> None:
             lower()

@@ -5,7 +5,7 @@ first ones. Records that have a key may go to another partition than before: tha
 """
 
 from collections import Counter
-from typing import Any, Final
+from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.broker.authorizer import Operation
@@ -18,8 +18,6 @@ from barnabas.metadata.image import ClusterImage
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages import decode_request
-
-_PARTITIONS_TOGETHER_MAX: Final = 10_000
 
 
 class CreatePartitionsHandler:
@@ -48,11 +46,6 @@ class CreatePartitionsHandler:
 
     async def _grow(self, topic: Any, timeout_ms: int, *, validate_only: bool) -> None:
         services = self._services
-        known = services.image.topics.get(topic.name)
-        if known is not None and topic.count - len(known.partitions) > _PARTITIONS_TOGETHER_MAX:
-            raise KafkaError(
-                ErrorCode.INVALID_PARTITIONS, f"at most {_PARTITIONS_TOGETHER_MAX} partitions can be added at once"
-            )
         assignments = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
         grown = await services.topics.add_partitions(
             services.image, topic.name, topic.count, assignments, validate_only=validate_only

@@ -7,7 +7,9 @@ whole. Validate-only does everything but write. From version 5 the answer has th
 Policies of the operator's own (`create.topic.policy.class.name`) do not exist.
 """
 
+import asyncio
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError
@@ -19,14 +21,16 @@ from barnabas.broker.handlers.deadlines import TIMED_OUT, milliseconds
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
-from barnabas.metadata.topics import TopicPlan
+from barnabas.metadata.placement import PARTITIONS_TOGETHER_MAX
+from barnabas.metadata.topics import TopicPlan, alike_name
 from barnabas.storage.directory import CLUSTER_METADATA
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages import decode_request
 
 _DEFAULT: Final = -1
-_PARTITIONS_TOGETHER_MAX: Final = 10_000
+_TOGETHER_MAX: Final = 32
+"""Topics that are created at a time: they share one commit of the metadata."""
 
 
 class CreateTopicsHandler:
@@ -41,24 +45,33 @@ class CreateTopicsHandler:
         counts = Counter(topic.name for topic in asked.topics)
         once = [topic for topic in asked.topics if counts[topic.name] == 1]
         twice = [name for name, count in counts.items() if count > 1]
-        is_too_much = sum(self._partition_count(topic) for topic in once) > _PARTITIONS_TOGETHER_MAX
-        topics = []
-        for topic in once:
-            try:
-                if is_too_much:
-                    raise KafkaError(
-                        ErrorCode.POLICY_VIOLATION,
-                        f"a request may create {_PARTITIONS_TOGETHER_MAX} partitions, and this one is for more",
-                    )
-                plan = self._plan(request, topic)
-                if not asked.validate_only:
-                    await self._create(plan, timeout_ms)
-                topics.append(self._created(plan))
-            except BarnabasError as error:
-                topics.append(_refused(topic.name, error))
+        is_too_much = sum(self._partition_count(topic) for topic in once) > PARTITIONS_TOGETHER_MAX
+        topics: list[Values] = []
+        for together in _groups(once):
+            creations = [
+                self._create(request, topic, timeout_ms, is_too_much=is_too_much, validate_only=asked.validate_only)
+                for topic in together
+            ]
+            topics += await asyncio.gather(*creations)
         duplicate = KafkaError(ErrorCode.INVALID_REQUEST, "the request has this topic twice")
         topics += [_refused(name, duplicate) for name in twice]
         return {"throttle_time_ms": request.throttle_ms, "topics": topics}
+
+    async def _create(
+        self, request: Request, topic: Any, timeout_ms: int, *, is_too_much: bool, validate_only: bool
+    ) -> Values:
+        try:
+            if is_too_much:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"a request may create {PARTITIONS_TOGETHER_MAX} partitions, and this one is for more",
+                )
+            plan = self._plan(request, topic)
+            if not validate_only:
+                await self._write(plan, timeout_ms)
+        except BarnabasError as error:
+            return _refused(topic.name, error)
+        return self._created(plan)
 
     def _partition_count(self, topic: Any) -> int:
         if topic.assignments:
@@ -97,7 +110,7 @@ class CreateTopicsHandler:
         services.settings.topic_defaults(services.image, services.broker_id).with_topic_settings(configs)
         return configs
 
-    async def _create(self, plan: TopicPlan, timeout_ms: int) -> None:
+    async def _write(self, plan: TopicPlan, timeout_ms: int) -> None:
         await self._services.topics.create(plan)
         topic_id = plan.assignment.topic_id
         await self._services.until_served(lambda image: topic_id in image.topics_by_id, timeout_ms)
@@ -124,6 +137,19 @@ class CreateTopicsHandler:
                 for entry in entries
             ],
         }
+
+
+def _groups(topics: Iterable[Any]) -> Iterator[list[Any]]:
+    """Topics that are created at a time. Of two whose names count as the same the second waits, and is refused."""
+    together: dict[str, Any] = {}
+    for topic in topics:
+        alike = alike_name(topic.name)
+        if alike in together or len(together) >= _TOGETHER_MAX:
+            yield list(together.values())
+            together = {}
+        together[alike] = topic
+    if together:
+        yield list(together.values())
 
 
 def _assignments(topic: Any) -> dict[int, tuple[int, ...]]:

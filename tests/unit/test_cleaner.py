@@ -2,6 +2,7 @@
 
 import errno
 from pathlib import PurePosixPath
+from random import Random
 
 import pytest
 
@@ -11,6 +12,7 @@ from barnabas.records.batch import DELETE_HORIZON, Codec, assign, read_header
 from barnabas.records.reader import read_records
 from barnabas.sim.disk import SimulatedDisk
 from barnabas.storage.checkpoints import CLEANER_OFFSETS, read_offsets
+from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.settings import LogManagerConfig
 from barnabas.storage.work import Job, perform
 from tests.support.bombs import zstd_bomb
@@ -259,8 +261,7 @@ def test_tombstone_beyond_a_full_key_map_never_uncovers_an_older_record(disk: Si
     accounts = CompactedLog(disk, cleaner_config=config)
     accounts.append((b"gone", b"1"), (b"a", b"1"), (b"b", b"1"), (b"c", b"1"), (b"gone", None))
     accounts.roll()
-    while work := accounts.cleaner.next_job([accounts.log]):
-        perform(work)
+    for _ in accounts.pieces():
         accounts.clock.advance(2 * RETENTION_MS)
         assert b"gone" not in accounts.newest()
 
@@ -307,6 +308,47 @@ def test_cleaner_takes_the_dirtiest_log_first(accounts: CompactedLog) -> None:
     work = accounts.cleaner.next_job([accounts.log, dirtier.log, accounts.log])
     assert isinstance(work, Job)
     assert work.title == "compact dirtier-0"
+
+
+def test_piece_of_work_is_followed_by_the_next_until_nothing_is_due(accounts: CompactedLog) -> None:
+    """Nobody has to ask again: only the throttle slows compaction down."""
+    for number in range(40):
+        accounts.append((b"k%d" % (number % 5), b"v" * 300))
+        accounts.roll()
+    assert len(accounts.log.segments) > 10
+    work = accounts.cleaner.next_job([accounts.log])
+    assert work is not None
+    perform(work)
+    assert [record.offset for record in accounts.records()] == [35, 36, 37, 38, 39]
+    assert accounts.cleaner.first_dirty_offset(accounts.log) == 40
+    assert read_offsets(accounts.files, CHECKPOINT) == {PARTITION: 40}
+
+
+def test_cleaner_that_is_told_to_end_begins_nothing_any_more(accounts: CompactedLog) -> None:
+    accounts.append((b"a", b"1"))
+    accounts.roll()
+    accounts.cleaner.cancel_all()
+    assert accounts.cleaner.next_job([accounts.log]) is None
+
+
+def test_log_that_is_not_served_any_more_when_its_turn_comes_is_left_alone(accounts: CompactedLog) -> None:
+    served = [accounts.log]
+    cleaner = LogCleaner(
+        accounts.files, accounts.clock, Random(3), accounts.cleaner_config, lambda *_: None, served.__contains__
+    )
+    accounts.append((b"a", b"1"), (b"a", b"2"))
+    accounts.roll()
+    list(cleaner.look(served))
+    served.clear()
+    assert cleaner.next_job() is None
+
+
+def test_look_at_many_logs_pauses(disk: SimulatedDisk, accounts: CompactedLog) -> None:
+    accounts.append((b"a", b"1"), (b"a", b"2"))
+    accounts.roll()
+    pauses = accounts.cleaner.look([accounts.log] * 1000)
+    assert sum(1 for _ in pauses) >= 5
+    assert accounts.cleaner.next_job() is not None
 
 
 def test_cleaner_gives_no_log_to_two_jobs(disk: SimulatedDisk) -> None:

@@ -341,7 +341,10 @@ class Broker:
         try:
             while True:
                 await asyncio.sleep(HOUSEKEEPING_SECONDS)
-                for work in self.logs.due_work(self._parts.clock.now_ms()):
+                for work in self.logs.due_in_slices(self._parts.clock.now_ms()):
+                    if work is None:
+                        await asyncio.sleep(0)
+                        continue
                     task = asyncio.create_task(perform(work, executor))
                     running.add(task)
                     task.add_done_callback(running.discard)

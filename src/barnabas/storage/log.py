@@ -14,6 +14,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 
 from barnabas.base.errors import DiskFailed, DiskFull
@@ -125,13 +126,14 @@ class Log(AppendableLog):
             self.producers.remove_below(offset)
             logger.info("%s: the log now starts at offset %d", self.partition, offset)
 
-    def delete_due_segments(self) -> int:
-        """Applies retention; returns how many segments were taken out of the log."""
+    def delete_due_segments(self, count_max: int | None = None) -> int:
+        """Applies retention, the oldest first; returns how many segments were taken out of the log."""
         self.write()
         now_ms = self._clock.now_ms()
         due = due_for_deletion(
-            self.segments.facts(self.end_offset),
+            islice(self.segments.facts(self.end_offset), count_max),
             self.config,
+            size_bytes=self.size_bytes,
             now_ms=now_ms,
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,

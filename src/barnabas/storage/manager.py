@@ -83,7 +83,9 @@ class LogManager:
         self._warned_ms: dict[str, TimestampMs] = {}
         self.cleaner: LogCleaner | None = None
         if config.log_cleaner_enable:
-            self.cleaner = LogCleaner(files, clock, random, config, on_failure=self.on_directory_failure)
+            self.cleaner = LogCleaner(
+                files, clock, random, config, on_failure=self.on_directory_failure, is_served=self._is_served
+            )
         self.directories = LogDirectories(files, config)
         self._housekeeping = Housekeeping(
             files,
@@ -126,6 +128,9 @@ class LogManager:
         With a topic id, the log must be that topic's: one of the same name may have been deleted and made again.
         """
         return self.directories.get(partition, topic_id)
+
+    def _is_served(self, log: Log) -> bool:
+        return any(directory.logs.get(log.partition) is log for directory in self.directories.online)
 
     def topic_id(self, partition: TopicPartition) -> UUID | None:
         """What the partition's directory says; None also when it says nothing."""
@@ -362,10 +367,18 @@ class LogManager:
 
     # -- from time to time ---------------------------------------------------------------------------------------
 
-    def due_work(self, now_ms: TimestampMs) -> list[Work]:
-        """The jobs that are due, about once a second. Raises `AllDirectoriesOffline` when there is nothing left."""
+    def due_in_slices(self, now_ms: TimestampMs) -> Iterator[Work | None]:
+        """The jobs that are due, about once a second. None is a place where the owner may do other things.
+
+        Raises `AllDirectoriesOffline` when there is nothing left.
+        """
         self.directories.require_online()
-        return [*self._housekeeping.due_work(now_ms), *self._reopenings(now_ms)]
+        yield from self._housekeeping.due_in_slices(now_ms)
+        yield from self._reopenings(now_ms)
+
+    def due_work(self, now_ms: TimestampMs) -> list[Work]:
+        """All of them at once."""
+        return [work for work in self.due_in_slices(now_ms) if work is not None]
 
     def run_due_work(self) -> None:
         """Everything that is due, at once."""

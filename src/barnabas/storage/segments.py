@@ -119,17 +119,15 @@ class Segments:
                 break
         return found
 
-    def facts(self, end_offset: Offset) -> list[SegmentFacts]:
-        """What retention has to know."""
-        return [
-            SegmentFacts(
+    def facts(self, end_offset: Offset) -> Iterator[SegmentFacts]:
+        """What retention has to know, the oldest first."""
+        for slot, segment in enumerate(self._segments):
+            yield SegmentFacts(
                 end_offset=self.end_of(slot, end_offset),
                 size_bytes=segment.size,
                 largest_timestamp=segment.largest_timestamp_or_modified_ms(),
                 is_active=segment is self.active,
             )
-            for slot, segment in enumerate(self._segments)
-        ]
 
     def check_invariants(self) -> None:
         assert self._bases == sorted(set(self._bases))

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from barnabas.base.errors import DiskFailed
+from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import DELETE_HORIZON, Codec, assign, read_header
 from barnabas.records.reader import read_records
@@ -37,7 +38,11 @@ def accounts(disk: SimulatedDisk) -> CompactedLog:
     return CompactedLog(disk)
 
 
-def suffixed(disk: SimulatedDisk) -> list[str]:
+def suffixed_names(accounts: CompactedLog) -> list[str]:
+    return suffixed(accounts.files)
+
+
+def suffixed(disk: FileSystem) -> list[str]:
     names = disk.list(f"{DIRECTORY}/{PARTITION}")
     return [name for name in names if PurePosixPath(name).suffix in (".cleaned", ".swap", ".deleted")]
 
@@ -322,6 +327,53 @@ def test_piece_of_work_is_followed_by_the_next_until_nothing_is_due(accounts: Co
     assert [record.offset for record in accounts.records()] == [35, 36, 37, 38, 39]
     assert accounts.cleaner.first_dirty_offset(accounts.log) == 40
     assert read_offsets(accounts.files, CHECKPOINT) == {PARTITION: 40}
+
+
+def test_owner_of_the_logs_never_waits_for_a_sync(accounts: CompactedLog, disk: SimulatedDisk) -> None:
+    for number in range(40):
+        accounts.append((b"k%d" % (number % 5), b"v" * 300))
+        accounts.roll()
+    calls: list[str] = []
+    disk.before_call = lambda operation, path: calls.append(operation)
+    while work := accounts.cleaner.next_job([accounts.log]):
+        work.run()
+        calls.clear()
+        work.finish()
+        assert not {"sync", "sync_directory"} & {*calls}
+    assert [record.offset for record in accounts.records()] == [35, 36, 37, 38, 39]
+
+
+def test_retention_waits_while_new_segments_are_announced(accounts: CompactedLog) -> None:
+    for number in range(6):
+        accounts.append((b"k", b"%d" % number))
+        accounts.roll()
+    accounts.configure(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=0)
+    accounts.clock.advance(1_000)
+    pieces = accounts.pieces()
+    next(pieces)
+    assert any(name.endswith(".swap") for name in suffixed_names(accounts))
+    assert accounts.log.delete_due_segments() == 0
+    next(pieces)
+    assert not any(name.endswith(".swap") for name in suffixed_names(accounts))
+    assert accounts.log.delete_due_segments() > 0
+    accounts.log.check_invariants()
+
+
+@pytest.mark.parametrize(("offset", "left"), [(0, []), (2, [1])])
+def test_truncation_takes_back_new_segments_that_are_announced(
+    accounts: CompactedLog, disk: SimulatedDisk, offset: int, left: list[int]
+) -> None:
+    for number in range(6):
+        accounts.append((b"k", b"%d" % number))
+        accounts.roll()
+    pieces = accounts.pieces()
+    next(pieces)
+    accounts.log.truncate_to(offset)
+    assert not any(name.endswith(".swap") for name in suffixed(disk.power_loss_image()))
+    for _ in pieces:
+        pass
+    assert [record.offset for record in accounts.records()] == left
+    assert not any(name.endswith((".swap", ".cleaned")) for name in suffixed_names(accounts))
 
 
 def test_cleaner_that_is_told_to_end_begins_nothing_any_more(accounts: CompactedLog) -> None:

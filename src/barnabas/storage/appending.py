@@ -50,6 +50,7 @@ class AppendableLog:
     """See the module's text."""
 
     __slots__ = (
+        "_announced",
         "_clock",
         "_doomed",
         "_failure",
@@ -118,6 +119,8 @@ class AppendableLog:
         self._is_untouched = is_whole
         self._flushing = Flushing(clock.now_ms())
         self._doomed: list[tuple[TimestampMs, Segment]] = []
+        self._announced: tuple[Segment, ...] = ()
+        """Compacted segments that are about to take the place of others."""
         self.truncations = 0
 
     # -- facts ---------------------------------------------------------------------------------------------------

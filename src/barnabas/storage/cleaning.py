@@ -1,17 +1,18 @@
 """One pass of compaction over one log: read the dirty part, rewrite the segments, hand them over.
 
 ```
-owner's thread    plan                            finish                   finish  ...  done
-worker thread           run: keys, first group            run: next group
+owner's thread    plan                            finish              finish                   finish  ...  done
+worker thread           run: keys, first group            run: sync           run: next group
 ```
 
 The worker reads the old segments through its own descriptors and writes `.cleaned` ones, complete and synced; the owner
 puts them into the log, a group at a time and the oldest first, so that the disk never has to hold a second copy of more
-than one group. Of the log the worker knows only what the plan says, which never changes. When the log has changed under
-the job (it was truncated, or retention took a segment), `finish` drops the work.
+than one group. It gives them the names that decide, the worker makes those durable, and then they are in. Of the log
+the worker knows only what the plan says, which never changes. When the log has changed under the job (it was truncated,
+or retention took a segment), `finish` drops the work.
 
-Crash: the old segments or the new ones of each group, as `Log.replace_segments` has it. A group replaced without those
-after it is sound: every record that was dropped has a newer one in a later segment, old or new.
+Crash: the old segments or the new ones of each group, as `Log.announce_replacement` has it. A group replaced without
+those after it is sound: every record that was dropped has a newer one in a later segment, old or new.
 Failure: a full or failing disk leaves the old segments; the `.cleaned` files are removed, and `finish` raises.
 """
 
@@ -131,6 +132,8 @@ class CleaningJob:
         self._latest_offset: Offset = plan.cleanable.first_dirty_offset - 1
         self._groups: list[Sequence[SourceSegment]] = []
         self._output: CleanedSegments | None = None
+        self._is_announced = False
+        """Whether the log knows what replaces the first group; the names must be synced then."""
 
     @classmethod
     def plan_for(
@@ -173,9 +176,15 @@ class CleaningJob:
         self._is_cancelled = True
 
     def run(self) -> None:
-        """The next group of segments; the first time after reading the dirty part. Blocks, and may sleep."""
+        """The next group of segments; the first time after reading the dirty part. Blocks, and may sleep.
+
+        Or, when a group is announced, what makes that durable.
+        """
         try:
             self._account()
+            if self._is_announced:
+                self._files.sync_directory(self.log.directory)
+                return
             if self._cleaner is None:
                 self._cleaner = self._prepare()
             self._cleaner.now_ms = self._clock.now_ms()
@@ -306,15 +315,19 @@ class CleaningJob:
         """
         failure, self._failure = self._failure, None
         if self._is_cancelled:
-            self._discard()
+            self._give_up()
             return False
         group = self._groups[0] if self._groups else self.plan.sources
         if self._has_changed(group):
             logger.info("%s: the log has changed, so its compaction begins again", self.log.partition)
-            self._discard()
+            self._give_up()
             return False
         if failure is not None:
+            self._give_up()
             raise failure
+        if self._groups and not self._is_announced:
+            self._announce()
+            return True
         if self._groups:
             self._hand_over(self._groups.pop(0))
         if self._groups:
@@ -333,11 +346,28 @@ class CleaningJob:
             segments.floor(source.extent.base_offset) is not source.segment for source in group
         )
 
+    def _announce(self) -> None:
+        assert self._output is not None
+        self._is_announced = True
+        try:
+            self.log.announce_replacement(self._output.segments)
+        except DiskFailed:
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        """Leaves the log as it is."""
+        if self._is_announced:
+            self._is_announced = False
+            self.log.forget_replacement()
+        self._discard()
+
     def _hand_over(self, group: Sequence[SourceSegment]) -> None:
         assert self._output is not None
         old = [source.segment for source in group]
+        self._is_announced = False
         try:
-            self.log.replace_segments(old, self._output.segments)
+            self.log.complete_replacement(old)
         except DiskFailed:
             self.is_torn = self._has_changed(group)
             if not self.is_torn:

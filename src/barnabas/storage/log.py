@@ -24,7 +24,7 @@ from barnabas.storage.checkpoints import write_leader_epochs
 from barnabas.storage.flush import FlushPlan
 from barnabas.storage.replay import rebuild_producers
 from barnabas.storage.retention import due_for_deletion
-from barnabas.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from barnabas.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, remove_segment_files
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -128,6 +128,8 @@ class Log(AppendableLog):
 
     def delete_due_segments(self, count_max: int | None = None) -> int:
         """Applies retention, the oldest first; returns how many segments were taken out of the log."""
+        if self._announced:
+            return 0
         self.write()
         now_ms = self._clock.now_ms()
         due = due_for_deletion(
@@ -186,6 +188,7 @@ class Log(AppendableLog):
         if offset < self.segments[0].base_offset:
             self.restart_at(offset)
             return
+        self._take_back_replacement()
         self.truncations += 1
         self._flushing.cancel()
         now_ms = self._clock.now_ms()
@@ -211,6 +214,7 @@ class Log(AppendableLog):
     def restart_at(self, offset: Offset) -> None:
         """Drops every record and goes on at `offset`. If the disk refuses, the log has to be opened anew."""
         self.write()
+        self._take_back_replacement()
         self.truncations += 1
         self._flushing.cancel()
         now_ms = self._clock.now_ms()
@@ -240,17 +244,23 @@ class Log(AppendableLog):
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
 
-    def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """Puts compacted segments, which are complete and synced under `.cleaned`, in the place of the old ones.
+    def announce_replacement(self, new: Sequence[Segment]) -> None:
+        """Begins to put compacted segments, complete and synced under `.cleaned`, in the place of old ones.
 
-        A crash at any moment leaves one set or the other: once every new segment is called `.swap`, recovery finishes
-        what was begun; before, it removes what is there of them.
+        The directory must be synced then, by a worker; `complete_replacement` does the rest. A crash at any moment
+        leaves one set or the other: once every new segment is called `.swap`, recovery finishes what was begun; before,
+        it removes what is there of them. So that the two never mean different records, retention waits meanwhile, and a
+        truncation takes the new ones away.
         """
-        now_ms = self._clock.now_ms()
+        assert not self._announced
+        self._announced = tuple(new)
         for segment in reversed(new):
             segment.rename(SWAP_SUFFIX)
-        self._files.sync_directory(self.directory)
-        self._doom(old, now_ms)
+
+    def complete_replacement(self, old: Sequence[Segment]) -> None:
+        """The new segments are announced, durably: they take the place of the old ones."""
+        new, self._announced = self._announced, ()
+        self._doom(old, self._clock.now_ms())
         for segment in new:
             segment.attach(self._handles)
             segment.rename("")
@@ -259,6 +269,18 @@ class Log(AppendableLog):
         first, last = old[0].base_offset, old[-1].base_offset
         kept = {segment.base_offset for segment in new}
         self.snapshots.remove_where(lambda taken: first < taken <= last and taken not in kept)
+
+    def forget_replacement(self) -> None:
+        """Nothing comes of what was announced; whoever did it removes the files."""
+        self._announced = ()
+
+    def _take_back_replacement(self) -> None:
+        """Before other records take the place of those that were compacted."""
+        if self._announced:
+            for segment in self._announced:
+                remove_segment_files(self._files, self.directory, segment.base_offset, SWAP_SUFFIX)
+            self._files.sync_directory(self.directory)
+            self._announced = ()
 
     # -- ending --------------------------------------------------------------------------------------------------
 

@@ -340,16 +340,17 @@ class LogManager:
     ) -> Callable[[], None]:
         """`LogDirectory.prepare_lowering`, and the same for what is compacted: of logs that go, or end lower."""
         lower = directory.prepare_lowering(partitions)
-        cleaner = self.cleaner
-        compacted = [log for log in logs if log.config.is_compacted]
-        if cleaner is None or not compacted:
-            return lower
-        for log in compacted:
+        cleaner, is_compacted = self.cleaner, False
+        for log in logs if cleaner is not None else ():
+            assert cleaner is not None
+            is_compacted |= log.config.is_compacted
             if end_offset is None:
-                cleaner.forget(log)
+                cleaner.forget(log)  # also one that was compacted until a moment ago: a pass may be under way
             else:
                 segment = log.segments.floor(end_offset)
                 cleaner.truncated(log, segment.base_offset if segment else end_offset)
+        if cleaner is None or not is_compacted:
+            return lower
 
         def lower_all() -> None:
             lower()

@@ -1,10 +1,7 @@
 """Batches that take long to check, over real logs, with workers that the test lets go on."""
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import Executor, Future
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -19,6 +16,7 @@ from barnabas.replication.tick import AppendTick
 from barnabas.storage.staging import Appended
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.bombs import hollow, zstd_bomb
+from tests.support.held_workers import HeldWorkers
 from tests.support.network import run, until
 from tests.support.side_by_side_produce import batch
 from tests.support.simulated_log import SimulatedLog
@@ -27,25 +25,6 @@ SMALL = batch()
 COMPRESSED = batch(3, codec=Codec.ZSTD)
 LONG = hollow(Codec.SNAPPY, 64 << 10)
 """One record."""
-
-
-class HeldWorkers(Executor):
-    """Runs nothing until it is told to; all of it in the caller's thread."""
-
-    def __init__(self) -> None:
-        self.jobs: list[tuple[Future[Any], Callable[..., Any]]] = []
-
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        self.jobs.append((future, function))
-        return future
-
-    def run_one(self) -> None:
-        future, function = self.jobs.pop(0)
-        try:
-            future.set_result(function())
-        except BarnabasError as error:
-            future.set_exception(error)
 
 
 class Owner:

@@ -395,8 +395,11 @@ def test_deleted_records_stay_deleted_after_a_crash(
     disk: SimulatedDisk, clock: ManualClock, manager: LogManager
 ) -> None:
     append(manager.create(ORDERS, TOPIC_ID, EAGER), b"one", b"two", b"three")
-    assert manager.delete_records(ORDERS, 2) == 2
     manager.run_due_work()
+    assert manager.delete_records(ORDERS, 2) == 2
+    [(job, partitions)] = manager.storing_starts([ORDERS, PAYMENTS])
+    assert partitions == [ORDERS]
+    job.complete()
     again, _ = open_manager(disk.crash(), clock, [A, B])
     log = again.get(ORDERS)
     assert log is not None

@@ -50,6 +50,7 @@ from barnabas.net.server import Listener, Server, ServerOptions
 from barnabas.net.sockets import SocketNetwork
 from barnabas.net.stream import ListenAddress, Network
 from barnabas.replication.admission import Admission
+from barnabas.replication.log_starts import LogStarts
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.tick import AppendTick
@@ -177,6 +178,8 @@ class Broker:
         self._run(self._keep_house(executor))
         await self.replicas.apply(image)
 
+        log_starts = LogStarts(self.logs, executor, self._on_bug)
+        stack.push_async_callback(log_starts.drain)
         auto_creation = AutoCreation(writer)
         stack.push_async_callback(auto_creation.stop)
         self.groups = self._make_groups(loop, writer)
@@ -189,6 +192,7 @@ class Broker:
             producer_ids=ProducerIds(store, self.node_id),
             replicas=self.replicas,
             logs=self.logs,
+            log_starts=log_starts,
             auto_creation=auto_creation,
             groups=self.groups,
             authorizer=AllowAll(),

@@ -13,7 +13,7 @@ it began, and a log has one at a time: that is group commit.
 | removal of deleted files and partitions | once `file.delete.delay.ms` has passed |
 | expiry of producers | `producer.id.expiration.check.interval.ms` |
 | recovery points | `log.flush.offset.checkpoint.interval.ms` |
-| log starts | `log.flush.start.offset.checkpoint.interval.ms`; soon after records were deleted by request |
+| log starts | `log.flush.start.offset.checkpoint.interval.ms`; what a client moves is written before it is told |
 | high watermarks | every five seconds |
 | compaction | at once while there is something to do, `log.cleaner.backoff.ms` after there was nothing |
 
@@ -216,7 +216,7 @@ class Housekeeping:
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
     def hurry_start_offsets(self) -> None:
-        """Records were deleted by request: a crash must not bring them back an interval later."""
+        """They could not be written when a client moved them: the next round tries again."""
         self._start_offsets.hurry()
 
     def _checkpoints(self, now_ms: TimestampMs) -> Iterator[Work | None]:

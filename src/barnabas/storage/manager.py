@@ -360,11 +360,33 @@ class LogManager:
         return lower_all
 
     def delete_records(self, partition: TopicPartition, offset: Offset) -> Offset:
-        """Moves the start of a log up to `offset`; returns where it starts. The next round makes that durable."""
+        """Moves the start of a log up to `offset`; returns where it starts. `storing_starts` makes that durable."""
         _, log = self.directories.served(partition)
         log.delete_records_before(offset)
-        self._housekeeping.hurry_start_offsets()
         return log.log_start_offset
+
+    def storing_starts(self, partitions: Iterable[TopicPartition]) -> list[tuple[Job[None], list[TopicPartition]]]:
+        """Makes durable where these logs start now: a job for each log directory, with those of them that lie there."""
+        wanted = list(partitions)
+        return [
+            (self._storing_starts(directory, together), together)
+            for directory in self.directories.online
+            if (together := [partition for partition in wanted if partition in directory.logs])
+        ]
+
+    def _storing_starts(self, directory: LogDirectory, partitions: Collection[TopicPartition]) -> Job[None]:
+        version = directory.prepare_start_offsets(partitions)
+
+        def failed(error: DiskFailed) -> None:
+            self._housekeeping.hurry_start_offsets()
+            self._on_failure(directory, error)
+
+        return Job(
+            f"checkpoint log starts in {directory.path}",
+            run=partial(directory.start_offsets.write, version),
+            finish=lambda _: None,
+            failed=failed,
+        )
 
     # -- from time to time ---------------------------------------------------------------------------------------
 

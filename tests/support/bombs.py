@@ -43,12 +43,11 @@ def zstd_bomb(mebibytes: int) -> bytes:
     return batch_of(Codec.ZSTD, b"".join(frames), count)
 
 
-def many_records(count: int, codec: Codec = Codec.ZSTD) -> bytes:
-    """Records as small as they can be with a key, which compress well."""
-    builder = BatchBuilder(codec=codec)
-    now_ms = int(time.time() * 1000)
-    for _ in range(count):
-        builder.append(now_ms, _KEY, None)
+def many_records(count: int, now_ms: int) -> bytes:
+    """Records as small as they can be with a key, which compress well; the last is a second newer than the others."""
+    builder = BatchBuilder(codec=Codec.ZSTD)
+    for number in range(count):
+        builder.append(now_ms if number + 1 == count else now_ms - 1000, _KEY, None)
     return bytes(builder.build())
 
 

@@ -32,7 +32,7 @@ import lz4.frame  # type: ignore[import-untyped]
 import zstandard
 
 from barnabas.base.errors import CorruptBatch, ExpandsTooFar
-from barnabas.records.batch import Buffer, Codec
+from barnabas.records.batch import HEADER_BYTES, BatchHeader, Buffer, Codec
 
 EXPANDED_BYTES_MAX: Final = 128 << 20
 """More than an uncompressed batch can have (`socket.request.max.bytes`, 100 MiB), so only a bomb is larger."""
@@ -104,6 +104,12 @@ def decompress(codec_number: int, data: Buffer, bytes_max: int = EXPANDED_BYTES_
             whole = bytearray(whole)
             whole += chunk
     return whole
+
+
+def expanded_records(header: BatchHeader, batch: memoryview) -> Buffer:
+    """The records of a batch, decompressed; `ExpandsTooFar` when they are more than any batch may have."""
+    records = batch[HEADER_BYTES:]
+    return records if header.codec_number == Codec.NONE else decompress(header.codec_number, records)
 
 
 def expansion_max(codec_number: int, data: Buffer) -> int | None:

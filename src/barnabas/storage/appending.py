@@ -34,11 +34,12 @@ from barnabas.storage.handles import Handles
 from barnabas.storage.producer_state import Duplicate, Origin
 from barnabas.storage.producers import Producers
 from barnabas.storage.replay import track_producer
-from barnabas.storage.segment import FoundTimestamp, Segment
+from barnabas.storage.segment import Segment
 from barnabas.storage.segments import Segments
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.snapshots import Snapshots
 from barnabas.storage.staging import Appended, LogRead, Staged
+from barnabas.storage.timestamp_lookup import FoundTimestamp, TimestampLookup
 from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.storage.validate import AcceptedBatch, BatchCheck, accept_batch
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -375,12 +376,22 @@ class AppendableLog:
         self._written = None
 
     def find_timestamp(self, target: TimestampMs) -> FoundTimestamp | None:
-        """The first record whose timestamp is at least `target`."""
-        return self.segments.find_timestamp(target, self.log_start_offset)
+        """The first record whose timestamp is at least `target`, however long it takes to find it."""
+        first_offset = self.log_start_offset
+        while (look := self.look_for_timestamp(target, first_offset)) is not None:
+            if (found := look.run()) is not None:
+                return found
+            first_offset = look.header.next_offset
+        return None
 
     def find_largest_timestamp(self) -> FoundTimestamp | None:
         """The first record with the largest timestamp of all."""
-        return self.segments.find_largest_timestamp(self.log_start_offset)
+        largest = self.segments.largest_timestamp
+        return None if largest < 0 else self.find_timestamp(largest)
+
+    def look_for_timestamp(self, target: TimestampMs, first_offset: Offset) -> TimestampLookup | None:
+        """One step of `find_timestamp`, from `first_offset` on: the look into a batch may be for a worker thread."""
+        return self.segments.look_for_timestamp(target, max(first_offset, self.log_start_offset))
 
     def aborted_transactions(self, offset: Offset, upper_offset: Offset) -> list[AbortedTransaction]:
         """The aborted transactions that a reader of this range must leave out."""

@@ -29,7 +29,6 @@ from barnabas.records import kernel
 from barnabas.records.batch import (
     CONTROL,
     DELETE_HORIZON,
-    HEADER_BYTES,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
     BatchHeader,
@@ -38,7 +37,7 @@ from barnabas.records.batch import (
     read_header,
 )
 from barnabas.records.checksum import with_records
-from barnabas.records.compression import compress, decompress
+from barnabas.records.compression import compress, expanded_records
 from barnabas.records.control import EndTransactionMarker, read_batch_marker
 from barnabas.records.kernel import FilteredRecords, KeyOffsets
 from barnabas.storage.producer_state import ProducerState
@@ -272,12 +271,6 @@ class BatchCleaner:
             compress(codec, survivors, self._compression_level(codec)) if codec is not Codec.NONE else survivors,
         )
         return CleanedBatch(read_header(batch), batch)
-
-
-def expanded_records(header: BatchHeader, batch: memoryview) -> Buffer:
-    """The records of a batch, decompressed; `ExpandsTooFar` when they are more than any batch may have."""
-    records = batch[HEADER_BYTES:]
-    return records if header.codec_number == Codec.NONE else decompress(header.codec_number, records)
 
 
 def _emptied(header: BatchHeader) -> CleanedBatch:

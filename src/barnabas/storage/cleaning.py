@@ -29,10 +29,11 @@ from barnabas.base.ids import Offset, Position, ProducerId
 from barnabas.records import kernel
 from barnabas.records.batch import HEADER_BYTES, BatchHeader
 from barnabas.records.builder import BatchBuilder
+from barnabas.records.compression import expanded_records
 from barnabas.records.control import read_batch_marker
 from barnabas.records.kernel import KeyOffsets
 from barnabas.records.reader import read_records
-from barnabas.storage.cleaned_batches import BatchCleaner, CleanedTransactions, ProducerTail, expanded_records
+from barnabas.storage.cleaned_batches import BatchCleaner, CleanedTransactions, ProducerTail
 from barnabas.storage.cleaned_segments import CleanedSegments
 from barnabas.storage.compaction import Cleanable, SegmentExtent, group_segments
 from barnabas.storage.log import Log

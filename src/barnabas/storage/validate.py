@@ -21,8 +21,8 @@ from barnabas.records.checksum import rewrite, with_records
 from barnabas.records.compression import (
     EXPANDED_BYTES_MAX,
     compress,
-    decompress,
     decompress_chunks,
+    expanded_records,
     expansion_max,
 )
 from barnabas.records.results import RecordSummary
@@ -183,7 +183,7 @@ def _recompress(header: BatchHeader, batch: memoryview, config: LogConfig) -> me
     """The same records under the topic's codec: their encoding does not depend on it."""
     codec = config.stored_codec
     assert codec is not None
-    records = decompress(header.codec_number, batch[HEADER_BYTES:])
+    records = expanded_records(header, batch)
     attributes = header.attributes & ~CODEC_MASK | codec
     compressed = compress(codec, records, config.compression_level(codec))
     packed = with_records(header._replace(attributes=attributes), compressed)

@@ -10,7 +10,7 @@ from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed
 from barnabas.base.ids import TopicPartition
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.records.batch import Codec
-from barnabas.replication.admission import CHECKERS_MAX, TURN_COST_MAX, Admission
+from barnabas.replication.admission import CHECKERS_MAX, TURN_COST_MAX, USUAL_BYTES_MAX, Admission
 from barnabas.replication.partition import Partition
 from barnabas.replication.tick import AppendTick
 from barnabas.storage.staging import Appended
@@ -180,6 +180,19 @@ def test_one_turn_of_the_loop_checks_so_much_and_leaves_the_rest() -> None:
         at_once = sum(partition.log.staged_end_offset > 0 for partition in stage.partitions)
         assert 0 < at_once < count
         assert set(await stage.let_all_go_on(count)) == {0}
+
+    run(scene())
+
+
+def test_requests_for_many_partitions_stage_so_much_in_one_turn() -> None:
+    async def scene() -> None:
+        stage = Scene()
+        taken = [stage.admission.takes_usual(100) for _ in range(1000)]
+        assert taken == sorted(taken, reverse=True)
+        assert 100 < sum(taken) < 500
+        await asyncio.sleep(0.01)
+        assert stage.admission.takes_usual(100)
+        assert not stage.admission.takes_usual(USUAL_BYTES_MAX)
 
     run(scene())
 

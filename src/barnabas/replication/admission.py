@@ -37,6 +37,10 @@ BATCH_COST_MAX: Final = 1 << 20
 """What one batch may cost on the loop (`BatchCheck.advance`): a millisecond or two, about four with gzip."""
 TURN_COST_MAX: Final = 2 << 20
 """And all of one turn of the loop together, before the rest of them goes to the workers."""
+USUAL_BYTES_MAX: Final = 4 << 20
+"""What requests for many partitions may stage at once in one turn of the loop, of batches that need no check here."""
+_USUAL_COST_MIN: Final = 16 << 10
+"""What such a batch counts for, however small it is: writing it costs a system call."""
 CHECKERS_MAX: Final = 2
 """Workers that check at a time: flushes and housekeeping need threads, too, and a checker may need 128 MiB."""
 
@@ -80,10 +84,19 @@ class Admission:
         self._on_bug = on_bug
         self._spent = 0
         """Cost of what this turn of the loop has checked."""
+        self._usual_bytes = 0
+        """And of what it has staged without."""
         self._lines: dict[Partition, deque[_Waiting]] = {}
         self._due: deque[Partition] = deque()
         """Partitions whose first batch in line no checker has taken yet."""
         self._checkers: set[asyncio.Task[None]] = set()
+
+    def takes_usual(self, size_bytes: int) -> bool:
+        """Whether a batch of a request for many partitions may be staged at once: this turn has had few of them."""
+        if not self._usual_bytes:
+            self._loop.call_soon(self._begin_turn)
+        self._usual_bytes += max(size_bytes, _USUAL_COST_MIN)
+        return self._usual_bytes <= USUAL_BYTES_MAX
 
     def admit(self, partition: Partition, batch: Buffer, owner: Admitted) -> None:
         """Stages the batch now or later, or refuses it; its owner is told."""
@@ -119,7 +132,7 @@ class Admission:
         return cost is not None
 
     def _begin_turn(self) -> None:
-        self._spent = 0
+        self._spent = self._usual_bytes = 0
 
     def _stage(self, partition: Partition, check: BatchCheck, owner: Admitted) -> None:
         owner.appended = appended = partition.log.append_accepted([check.accepted], partition.leader_epoch)

@@ -1,7 +1,7 @@
 """Produce, versions 3 to 13: batches into the logs, one write for all of a tick.
 
 The usual request, one batch for one partition, takes a shorter way (`take_sole`) to the same end. Batches that take
-long to check, and what a request has beyond some megabytes, are checked away from the event loop (`Admission`).
+long to check, and what requests have beyond some megabytes, have their turn later (`Admission`).
 
 acks=0 has no answer, so a failure closes the connection, as in Kafka; acks=1 and acks=all are answered when the record
 is in the log, flushed if the topic asks for it, and, for all, on every in-sync replica. Each partition of a request
@@ -53,10 +53,6 @@ _OFFSET_AND_ATTRIBUTES: Final = Struct(">q13xh")
 """What is needed here of a whole header (`barnabas.records.batch`); the log reads all of it."""
 _LENGTH_MIN: Final = 14
 """Of a batch in the oldest format."""
-_AT_ONCE_BYTES_MAX: Final = 4 << 20
-"""What a request may stage at once; the rest of it has its turn afterwards."""
-_BATCH_COST_BYTES: Final = 16 << 10
-"""What a batch counts for at least: a request may have ten thousand small ones."""
 
 
 class ProduceHandler:
@@ -146,8 +142,7 @@ class ProduceHandler:
                 raise InvalidRecords(f"the base offset of a client's batch is 0, not {base_offset}")
             if pending.acks == ALL_ACKS:
                 partition.check_in_sync()
-            if pending.staged_bytes < _AT_ONCE_BYTES_MAX:
-                pending.staged_bytes += max(len(records), _BATCH_COST_BYTES)
+            if self._admission.takes_usual(len(records)):
                 appended = partition.append_usual(records)
         except BarnabasError as error:
             append.refuse(error)
@@ -274,7 +269,7 @@ class _PartitionAppend:
 class _PendingProduce:
     """A request whose partitions are answered one by one; the last one sends the answer."""
 
-    __slots__ = ("_failure", "_leaders", "_replicas", "_request", "_waiting", "acks", "staged_bytes", "topics")
+    __slots__ = ("_failure", "_leaders", "_replicas", "_request", "_waiting", "acks", "topics")
 
     def __init__(self, request: Request, acks: int, replicas: Replicas) -> None:
         self._request = request
@@ -285,7 +280,6 @@ class _PendingProduce:
         """Partitions that are on their way to the disk, and one for the request that is still being read."""
         self._failure: BarnabasError | None = None
         self.acks = acks
-        self.staged_bytes = 0
         self.topics: list[ProduceTopicReply] = []
 
     def wait(self) -> None:

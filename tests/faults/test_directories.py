@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -74,6 +75,21 @@ def checkpoint(manager: LogManager, clock: ManualClock) -> None:
     manager.run_due_work()
 
 
+def power_loss_within(disk: SimulatedDisk, calls: int, act: Callable[[], object]) -> SimulatedDisk:
+    """What is left when the power fails after so many calls to the disk, or at the end if there are fewer."""
+    images: list[SimulatedDisk] = []
+    countdown = iter(range(calls, -1, -1))
+
+    def at_call(operation: str, path: str) -> None:
+        if next(countdown, None) == 0:
+            images.append(disk.power_loss_image())
+
+    disk.before_call = at_call
+    act()
+    disk.before_call = None
+    return images[0] if images else disk.crash()
+
+
 # Crashes
 
 
@@ -140,17 +156,7 @@ def test_power_loss_within_deletion_leaves_the_partition_or_nothing(calls: int, 
     append(manager.create(ORDERS, TOPIC_ID, EAGER), b"one", b"two")
     manager.run_due_work()
     checkpoint(manager, clock)
-    images: list[SimulatedDisk] = []
-    countdown = iter(range(calls, -1, -1))
-
-    def at_call(operation: str, path: str) -> None:
-        if next(countdown, None) == 0:
-            images.append(disk.power_loss_image())
-
-    disk.before_call = at_call
-    manager.delete(ORDERS)
-    disk.before_call = None
-    image = images[0] if images else disk.crash()
+    image = power_loss_within(disk, calls, lambda: manager.delete(ORDERS))
     again, _ = open_manager(image, clock, [A])
     log = again.get(ORDERS)
     if log is not None:
@@ -168,18 +174,8 @@ def test_power_loss_within_deletion_of_many_leaves_each_of_them_or_nothing(calls
         append(manager.create(partition, TOPIC_ID, EAGER), b"one", b"two")
     manager.run_due_work()
     checkpoint(manager, clock)
-    images: list[SimulatedDisk] = []
-    countdown = iter(range(calls, -1, -1))
-
-    def at_call(operation: str, path: str) -> None:
-        if next(countdown, None) == 0:
-            images.append(disk.power_loss_image())
-
-    disk.before_call = at_call
     [deletion] = manager.deletions(partitions[1:])
-    deletion.complete()
-    disk.before_call = None
-    image = images[0] if images else disk.crash()
+    image = power_loss_within(disk, calls, deletion.complete)
     again, _ = open_manager(image, clock, [A])
     for partition in partitions:
         log = again.get(partition)
@@ -248,17 +244,7 @@ def test_power_loss_within_close_is_not_taken_for_a_clean_stop(calls: int, clock
     append(manager.create(ORDERS, TOPIC_ID, EAGER), b"one")
     manager.run_due_work()
     append(served(manager, ORDERS), b"two")
-    images: list[SimulatedDisk] = []
-    countdown = iter(range(calls, -1, -1))
-
-    def at_call(operation: str, path: str) -> None:
-        if next(countdown, None) == 0:
-            images.append(disk.power_loss_image())
-
-    disk.before_call = at_call
-    manager.close()
-    disk.before_call = None
-    again, report = open_manager(images[0] if images else disk.crash(), clock, [A])
+    again, report = open_manager(power_loss_within(disk, calls, manager.close), clock, [A])
     values = read_values(served(again, ORDERS))
     assert values in ([b"one"], [b"one", b"two"])
     assert report.checked_bytes or values == [b"one", b"two"]

@@ -12,6 +12,7 @@ processor time that the longest single callback of an asyncio loop took in this 
 """
 
 import asyncio
+import gc
 import os
 import select
 import socket
@@ -33,9 +34,7 @@ WAIT_SECONDS_MAX = 0.5
 """The rule is 10 ms; two cores that run a whole test-suite add hundreds, and what it guards against takes seconds."""
 
 CALLBACK_SECONDS_MAX = 0.06
-"""Of processor time, so that other work of the machine does not count. The rule is 10 ms; slow machines, and Python's
-collector of garbage, which runs in the middle of anything, take their share.
-"""
+"""Of processor time, so that other work of the machine does not count. The rule is 10 ms; slow machines take more."""
 
 _LENGTH = struct.Struct(">i")
 _PAUSE_SECONDS = 0.001
@@ -78,7 +77,10 @@ class LongestCallback:
 
 @contextmanager
 def longest_callback() -> Iterator[LongestCallback]:
-    """Watches every callback of asyncio's own loop (not of uvloop's) in this process while the block runs."""
+    """Watches every callback of asyncio's own loop (not of uvloop's) in this process while the block runs.
+
+    Python's collector of garbage rests meanwhile: it runs in the middle of anything, over all that the tests have made.
+    """
     longest = LongestCallback()
     run = asyncio.Handle._run
 
@@ -90,9 +92,11 @@ def longest_callback() -> Iterator[LongestCallback]:
             longest.seconds, longest.name = took, repr(self)
 
     asyncio.Handle._run = measured  # type: ignore[method-assign]
+    gc.disable()
     try:
         yield longest
     finally:
+        gc.enable()
         asyncio.Handle._run = run  # type: ignore[method-assign]
 
 

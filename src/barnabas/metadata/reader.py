@@ -16,10 +16,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final, TypeVar
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.pausing import in_slices
 from barnabas.metadata.errors import CorruptNode, NoNode
 from barnabas.metadata.image import (
     Broker,
@@ -101,7 +101,7 @@ class ClusterReader:
     async def read(self, image: ClusterImage, paths: Collection[str]) -> list[Change]:
         """What is different from the image, in the places that these paths are about."""
         due = _Due()
-        async for together in _in_slices(paths):
+        async for together in in_slices(paths, _READS_TOGETHER_MAX):
             for path in together:
                 due.add(path)
         changes: list[Change] = []
@@ -178,7 +178,7 @@ class ClusterReader:
     ) -> AsyncIterator[tuple[TopicPartition, PartitionState | None, int]]:
         """With the version of each, -1 for one that is missing."""
         alike: dict[bytes, PartitionState] = {}  # thousands of partitions have few different states
-        async for together in _in_slices(wanted):
+        async for together in in_slices(wanted, _READS_TOGETHER_MAX):
             paths = [PartitionState.path_of(*one) for one in together]
             nodes = await self._store.get_many(paths, self._watch)
             for one, path, node in zip(together, paths, nodes, strict=True):
@@ -236,20 +236,12 @@ class ClusterReader:
                     return []
 
     async def _get_named(self, parent: str, names: Iterable[str]) -> AsyncIterator[tuple[str, Node | None]]:
-        async for together in _in_slices(names):
+        async for together in in_slices(names, _READS_TOGETHER_MAX):
             nodes = await self._store.get_many([f"{parent}/{name}" for name in together], self._watch)
             for name, node in zip(together, nodes, strict=True):
                 if node is None:
                     self._known[parent].discard(name)
                 yield name, node
-
-
-async def _in_slices(items: Iterable[_Value]) -> AsyncIterator[list[_Value]]:
-    """Some at a time; between two slices the event loop serves others."""
-    iterator = iter(items)
-    while together := list(islice(iterator, _READS_TOGETHER_MAX)):
-        yield together
-        await asyncio.sleep(0)
 
 
 def _broker_id(name: str) -> int | None:

@@ -10,14 +10,14 @@ Owner: the broker's event loop.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
-from itertools import islice
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import NO_EPOCH, TopicPartition
+from barnabas.base.pausing import in_slices
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.metadata.image import INTERNAL_TOPICS, ClusterImage, Topic
 from barnabas.metadata.image import Partition as PartitionImage
@@ -33,8 +33,6 @@ from barnabas.wire.primitives import uuid_of
 logger = logging.getLogger(__name__)
 
 ConfigOfTopic: TypeAlias = Callable[[ClusterImage, str], LogConfig]
-
-_Item = TypeVar("_Item")
 
 _SLICE_LENGTH: Final = 64
 """Partitions that are looked at before others have their turn: two or three milliseconds."""
@@ -152,7 +150,8 @@ class Replicas:
         ]
         await self._remove(gone)
         await self._create(image, changed)
-        async for together in _in_slices((topic, one) for topic in changed for one in topic.partitions):
+        partitions = ((topic, one) for topic in changed for one in topic.partitions)
+        async for together in in_slices(partitions, _SLICE_LENGTH):
             for topic, one in together:
                 self._lead(topic, one)
         await self._configure(image)
@@ -168,14 +167,14 @@ class Replicas:
 
     async def _remove(self, topics: Iterable[Topic]) -> None:
         names = ((topic.name, index) for topic in topics for index in range(len(topic.partitions)))
-        async for together in _in_slices(names):
+        async for together in in_slices(names, _SLICE_LENGTH):
             stopped = [self._stop_serving(name) for name in together]
             await self._perform(self._logs.deletions(one.name for one in stopped if one is not None))
 
     async def _create(self, image: ClusterImage, topics: Iterable[Topic]) -> None:
         missing = ((topic, one) for topic in topics for one in topic.partitions if self._is_missing(topic, one))
         configs: dict[str, LogConfig] = {}
-        async for together in _in_slices(missing):
+        async for together in in_slices(missing, _SLICE_LENGTH):
             works: list[Work] = []
             for topic, one in together:
                 name = TopicPartition(topic.name, one.index)
@@ -218,7 +217,8 @@ class Replicas:
             names = [name for name in {**before, **after} if before.get(name) is not after.get(name)]
         else:
             return
-        async for together in _in_slices(image.topics[name] for name in names if name in image.topics):
+        topics = (image.topics[name] for name in names if name in image.topics)
+        async for together in in_slices(topics, _SLICE_LENGTH):
             for topic in together:
                 config = self._config_of_topic(image, topic.name)
                 for one in topic.partitions:
@@ -230,11 +230,3 @@ class Replicas:
         """A directory has failed: its partitions are not served any more."""
         for name in [name for name, one in self._partitions.items() if self._logs.get(one.name) is not one.log]:
             self._stop_serving(name)
-
-
-async def _in_slices(items: Iterable[_Item], length: int = _SLICE_LENGTH) -> AsyncIterator[list[_Item]]:
-    """So many at a time; between two slices the event loop serves others."""
-    iterator = iter(items)
-    while together := list(islice(iterator, length)):
-        yield together
-        await asyncio.sleep(0)

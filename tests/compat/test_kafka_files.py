@@ -14,10 +14,10 @@ from barnabas.records.checksum import compute_crc
 from barnabas.records.control import read_batch_marker
 from barnabas.records.reader import read_records
 from barnabas.storage import checkpoints
+from barnabas.storage.batch_stream import walk_batch
 from barnabas.storage.meta_properties import read_meta_properties
 from barnabas.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from barnabas.storage.transaction_index import AbortedTransaction, TransactionIndex
-from barnabas.storage.validate import summarize
 from tests.support.kafka import run_tools
 from tests.support.kafka_directory import (
     COMPACTED_TOPICS,
@@ -149,7 +149,7 @@ def test_log_files_after_kill_hold_what_kafka_recovered(kafka_directory: KafkaDi
 @pytest.mark.parametrize("partition", sorted({*PARTITIONS, *INTERNAL_PARTITIONS} - {*COMPACTED_PARTITIONS}))
 def test_batches_of_kafka_pass_the_kernel_walk(kafka_directory: KafkaDirectories, partition: str) -> None:
     for header, content in batches_of(kafka_directory.clean.path / partition):
-        summary = summarize(header, content)
+        summary = walk_batch(header, content).summary
         assert summary.count == header.count
         if not header.is_log_append_time:
             assert summary.max_timestamp == header.max_timestamp

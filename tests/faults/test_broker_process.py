@@ -215,3 +215,25 @@ def test_full_disk_refuses_producers_serves_consumers_and_heals(tmp_path: Path, 
         side.close()
         assert _stored(side, "orders") == acknowledged
         side.close()
+
+
+def test_records_deleted_by_a_client_stay_deleted_when_the_broker_is_killed_at_once(tmp_path: Path) -> None:
+    partitions = range(3)
+    with BrokerProcess(tmp_path) as broker:
+        side = Side("Barnabas", broker.bootstrap)
+        side.create_topic("deleted", len(partitions))
+        for index in partitions:
+            side.produce("deleted", batch(20), index)
+        for start in (3, 8, 19):
+            wanted = [{"partition_index": index, "offset": start} for index in partitions]
+            asked = {"topics": [{"name": "deleted", "partitions": wanted}], "timeout_ms": 5000}
+            answer = side.ask(ApiKey.DELETE_RECORDS, 2, asked)
+            broker.kill()
+            assert [one["low_watermark"] for one in answer["topics"][0]["partitions"]] == [start] * len(partitions)
+            broker.start()
+            side.close()
+            earliest = [{"partition_index": index, "timestamp": -2} for index in partitions]
+            asked = {"replica_id": -1, "topics": [{"name": "deleted", "partitions": earliest}]}
+            answer = side.ask(ApiKey.LIST_OFFSETS, 7, asked)
+            assert [one["offset"] for one in answer["topics"][0]["partitions"]] == [start] * len(partitions)
+        side.close()

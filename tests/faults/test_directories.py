@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -65,9 +66,28 @@ def served(manager: LogManager, partition: TopicPartition) -> Log:
     return log
 
 
+def recovery_points(disk: SimulatedDisk, path: str) -> dict[TopicPartition, int]:
+    return read_offsets(disk, f"{path}/recovery-point-offset-checkpoint")
+
+
 def checkpoint(manager: LogManager, clock: ManualClock) -> None:
     clock.advance(60_000)
     manager.run_due_work()
+
+
+def power_loss_within(disk: SimulatedDisk, calls: int, act: Callable[[], object]) -> SimulatedDisk:
+    """What is left when the power fails after so many calls to the disk, or at the end if there are fewer."""
+    images: list[SimulatedDisk] = []
+    countdown = iter(range(calls, -1, -1))
+
+    def at_call(operation: str, path: str) -> None:
+        if next(countdown, None) == 0:
+            images.append(disk.power_loss_image())
+
+    disk.before_call = at_call
+    act()
+    disk.before_call = None
+    return images[0] if images else disk.crash()
 
 
 # Crashes
@@ -136,23 +156,71 @@ def test_power_loss_within_deletion_leaves_the_partition_or_nothing(calls: int, 
     append(manager.create(ORDERS, TOPIC_ID, EAGER), b"one", b"two")
     manager.run_due_work()
     checkpoint(manager, clock)
-    images: list[SimulatedDisk] = []
-    countdown = iter(range(calls, -1, -1))
-
-    def at_call(operation: str, path: str) -> None:
-        if next(countdown, None) == 0:
-            images.append(disk.power_loss_image())
-
-    disk.before_call = at_call
-    manager.delete(ORDERS)
-    disk.before_call = None
-    image = images[0] if images else disk.crash()
+    image = power_loss_within(disk, calls, lambda: manager.delete(ORDERS))
     again, _ = open_manager(image, clock, [A])
     log = again.get(ORDERS)
     if log is not None:
         assert read_values(log) == [b"one", b"two"]
     again.run_due_work()
     assert [name for name in image.list(A) if name.endswith("-delete")] == []
+
+
+@pytest.mark.parametrize("calls", range(0, 40, 3))
+def test_power_loss_within_deletion_of_many_leaves_each_of_them_or_nothing(calls: int, clock: ManualClock) -> None:
+    disk = SimulatedDisk(Random(calls), clock=clock, strict=True)
+    manager, _ = open_manager(disk, clock, [A])
+    partitions = [TopicPartition("orders", number) for number in range(4)]
+    for partition in partitions:
+        append(manager.create(partition, TOPIC_ID, EAGER), b"one", b"two")
+    manager.run_due_work()
+    checkpoint(manager, clock)
+    [deletion] = manager.deletions(partitions[1:])
+    image = power_loss_within(disk, calls, deletion.complete)
+    again, _ = open_manager(image, clock, [A])
+    for partition in partitions:
+        log = again.get(partition)
+        if log is None:
+            log = again.create(partition, TOPIC_ID, EAGER)
+            assert partition is not partitions[0]
+            assert log.recovery_point == 0, "nothing is left of the one before"
+        else:
+            assert read_values(log) == [b"one", b"two"]
+
+
+def test_deletion_of_many_that_fails_halfway_keeps_what_has_its_name(disk: SimulatedDisk, clock: ManualClock) -> None:
+    manager, _ = open_manager(disk, clock, [A])
+    partitions = [TopicPartition("orders", number) for number in range(3)]
+    for partition in partitions:
+        manager.create(partition, TOPIC_ID, EAGER)
+    disk.fail(errno.ENOSPC, operations=["rename"], path_pattern="/a/orders-1")
+    [deletion] = manager.deletions(partitions)
+    perform(deletion)
+    assert isinstance(deletion.error, DiskFull)
+    assert manager.get(partitions[0]) is None
+    for partition in partitions[1:]:
+        append(served(manager, partition), b"still here")
+        manager.delete(partition)
+    assert not [name for name in disk.list(A) if name in map(str, partitions)]
+
+
+def test_deletion_of_many_lowers_each_checkpoint_once(disk: SimulatedDisk, clock: ManualClock) -> None:
+    manager, _ = open_manager(disk, clock, [A, B])
+    partitions = [TopicPartition("orders", number) for number in range(40)]
+    for partition in partitions:
+        append(manager.create(partition, TOPIC_ID, EAGER), b"one", b"two")
+        manager.delete_records(partition, 1)
+    manager.run_due_work()
+    checkpoint(manager, clock)
+    written: list[str] = []
+    disk.before_call = lambda operation, path: written.append(path) if operation == "sync" else None
+    deletions = manager.deletions(partitions[:30])
+    assert len(deletions) == 2, "one for each log directory"
+    for deletion in deletions:
+        deletion.complete()
+    files = [os.path.basename(path) for path in written if "checkpoint" in path]
+    assert len(files) == 4, "recovery points and log starts in both directories"
+    left = {name: offset for path in (A, B) for name, offset in recovery_points(disk, path).items()}
+    assert left == dict.fromkeys(partitions[30:], 2)
 
 
 def test_finished_deletion_survives_power_loss(clock: ManualClock) -> None:
@@ -176,17 +244,7 @@ def test_power_loss_within_close_is_not_taken_for_a_clean_stop(calls: int, clock
     append(manager.create(ORDERS, TOPIC_ID, EAGER), b"one")
     manager.run_due_work()
     append(served(manager, ORDERS), b"two")
-    images: list[SimulatedDisk] = []
-    countdown = iter(range(calls, -1, -1))
-
-    def at_call(operation: str, path: str) -> None:
-        if next(countdown, None) == 0:
-            images.append(disk.power_loss_image())
-
-    disk.before_call = at_call
-    manager.close()
-    disk.before_call = None
-    again, report = open_manager(images[0] if images else disk.crash(), clock, [A])
+    again, report = open_manager(power_loss_within(disk, calls, manager.close), clock, [A])
     values = read_values(served(again, ORDERS))
     assert values in ([b"one"], [b"one", b"two"])
     assert report.checked_bytes or values == [b"one", b"two"]

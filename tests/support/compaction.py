@@ -20,7 +20,6 @@ from barnabas.storage.producer_state import Origin
 from barnabas.storage.recovery import open_log
 from barnabas.storage.settings import LogConfig, LogManagerConfig
 from barnabas.storage.staging import Appended
-from barnabas.storage.work import perform
 
 DIRECTORY = "/data"
 PARTITION = TopicPartition("accounts", 0)
@@ -117,13 +116,21 @@ class CompactedLog:
 
     def compact(self) -> int:
         """Passes until nothing is due; returns how many pieces of work that took."""
-        count = 0
-        while work := self.cleaner.next_job([self.log]):
-            perform(work)
-            count += 1
+        count = sum(1 for _ in self.pieces())
         for remove in self.log.take_doomed(self.clock.now_ms()):
             remove()
         return count
+
+    def pieces(self) -> Iterator[None]:
+        """Does what is due, one piece of work at a time."""
+        while work := self.cleaner.next_job([self.log]):
+            try:
+                work.run()
+            except DiskFailed as error:
+                work.failed(error)
+            else:
+                work.finish()
+            yield
 
     def configure(self, **changes: object) -> None:
         self.config = replace(self.config, **changes)  # type: ignore[arg-type]

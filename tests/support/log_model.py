@@ -16,7 +16,7 @@ from barnabas.records.reader import read_records
 from barnabas.storage.epochs import EpochEntry
 from barnabas.storage.log import Log
 from barnabas.storage.producer_state import ProducedBatch, ProducerState
-from barnabas.storage.segment import FoundTimestamp
+from barnabas.storage.timestamp_lookup import FoundTimestamp
 from barnabas.storage.transaction_index import AbortedTransaction
 
 

@@ -11,8 +11,9 @@ import pytest
 import zstandard
 
 from barnabas.base.errors import CorruptBatch
-from barnabas.records.batch import Codec
-from barnabas.records.compression import compress, decompress, decompress_chunks
+from barnabas.records.batch import HEADER_BYTES, Codec
+from barnabas.records.compression import compress, decompress, decompress_chunks, expansion_max
+from tests.support.bombs import hollow
 
 DATA = b"".join(b"record %d of a batch;" % number for number in range(400))
 HALF = len(DATA) // 2
@@ -172,10 +173,29 @@ def test_decompress_more_than_the_limit_is_refused(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("chunk_bytes_max", [1, 7, 1000])
-def test_chunks_are_never_empty_nor_larger_than_asked_for(codec: Codec, chunk_bytes_max: int) -> None:
+def test_chunks_are_never_larger_than_asked_for(codec: Codec, chunk_bytes_max: int) -> None:
     chunks = list(decompress_chunks(codec, memoryview(compress(codec, DATA)), chunk_bytes_max))
     assert b"".join(chunks) == DATA
-    assert all(0 < len(chunk) <= chunk_bytes_max for chunk in chunks)
+    assert all(len(chunk) <= chunk_bytes_max for chunk in chunks)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.ZSTD])
+def test_pieces_that_hold_nothing_are_told_of_by_empty_chunks(codec: Codec) -> None:
+    """Whoever counts chunks bounds the time that it spends."""
+    chunks = list(decompress_chunks(codec, hollow(codec)[HEADER_BYTES:]))
+    assert len(chunks) > 1000
+    assert sum(map(len, chunks)) < 20
+
+
+@pytest.mark.parametrize("name", ["snappy as one raw block", "snappy blocks", "snappy that claims 4 GB"])
+def test_expansion_of_snappy_is_known_beforehand(name: str) -> None:
+    codec, compressed = {**ACCEPTED, **REFUSED}[name]
+    expansion_bytes_max = expansion_max(codec, compressed)
+    assert expansion_bytes_max is not None
+    if name in ACCEPTED:
+        assert len(DATA) <= expansion_bytes_max <= len(compressed) * 22
+    else:
+        assert expansion_bytes_max < 3000
 
 
 def bomb_of(codec: Codec) -> tuple[bytes, int]:

@@ -11,9 +11,9 @@ from barnabas.sim.faults import Operation
 from barnabas.storage.epochs import EpochEntry
 from barnabas.storage.flush import FlushPlan
 from barnabas.storage.producer_state import Origin
-from barnabas.storage.segment import FoundTimestamp
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.staging import Appended
+from barnabas.storage.timestamp_lookup import FoundTimestamp
 from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.log_model import check_indexes, data_batch, marker_batch, read_all

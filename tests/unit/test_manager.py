@@ -16,8 +16,7 @@ from barnabas.records.builder import BatchBuilder
 from barnabas.sim.disk import SimulatedDisk
 from barnabas.storage.checkpoints import encode_offsets, read_offsets
 from barnabas.storage.directory import UnusableDirectory
-from barnabas.storage.housekeeping import RETENTION_LOGS_PER_ROUND
-from barnabas.storage.log import Log
+from barnabas.storage.housekeeping import RETENTION_LOGS_TOGETHER, SEGMENTS_TOGETHER
 from barnabas.storage.manager import LogManager
 from barnabas.storage.opening import OpeningProgress
 from barnabas.storage.settings import LogConfig
@@ -398,8 +397,11 @@ def test_deleted_records_stay_deleted_after_a_crash(
     disk: SimulatedDisk, clock: ManualClock, manager: LogManager
 ) -> None:
     append(manager.create(ORDERS, TOPIC_ID, EAGER), b"one", b"two", b"three")
-    assert manager.delete_records(ORDERS, 2) == 2
     manager.run_due_work()
+    assert manager.delete_records(ORDERS, 2) == 2
+    [(job, partitions)] = manager.storing_starts([ORDERS, PAYMENTS])
+    assert partitions == [ORDERS]
+    job.complete()
     again, _ = open_manager(disk.crash(), clock, [A, B])
     log = again.get(ORDERS)
     assert log is not None
@@ -407,7 +409,7 @@ def test_deleted_records_stay_deleted_after_a_crash(
 
 
 def test_unknown_partition_is_the_callers_mistake(manager: LogManager) -> None:
-    for call in (manager.deletion, manager.flush_if_due, lambda partition: manager.delete_records(partition, 1)):
+    for call in (manager.delete, manager.flush_if_due, lambda partition: manager.delete_records(partition, 1)):
         with pytest.raises(KafkaError) as refusal:
             call(ORDERS)
         assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -483,18 +485,35 @@ def test_retention_takes_old_segments_and_removes_their_files_later(
     assert [name for name in disk.list(f"{A}/orders-0") if name.endswith(".deleted")] == []
 
 
-def test_retention_of_many_logs_is_spread_over_rounds(
-    disk: SimulatedDisk, clock: ManualClock, manager: LogManager, monkeypatch: pytest.MonkeyPatch
+def test_round_over_many_logs_pauses_and_leaves_deleted_ones_out(
+    disk: SimulatedDisk, clock: ManualClock, manager: LogManager
 ) -> None:
-    for number in range(RETENTION_LOGS_PER_ROUND + 10):
-        manager.create(TopicPartition("orders", number), None, LAZY)
-    seen: list[TopicPartition] = []
-    monkeypatch.setattr(Log, "delete_due_segments", lambda log: seen.append(log.partition))
+    config = LogConfig(retention_ms=10_000, file_delete_delay_ms=1_000, flush_messages=1)
+    partitions = [TopicPartition("orders", number) for number in range(2 * RETENTION_LOGS_TOGETHER)]
+    for partition in partitions:
+        append(manager.create(partition, None, config), b"one")
     clock.advance(300_000)
-    manager.due_work(clock.now_ms())
-    assert len(seen) == RETENTION_LOGS_PER_ROUND
-    manager.due_work(clock.now_ms())
-    assert sorted(seen) == sorted(log.partition for log in manager)
+    works = manager.due_in_slices(clock.now_ms())
+    assert next(works) is None, "the first logs were looked at"
+    assert sum(log.end_offset == log.log_start_offset for log in manager) == RETENTION_LOGS_TOGETHER
+    manager.delete(partitions[-1])
+    rest = list(works)
+    assert all(log.end_offset == log.log_start_offset for log in manager)
+    assert not [work for work in rest if work is not None and str(partitions[-1]) in work.title]  # type: ignore[attr-defined]
+    assert manager.offline_directories == []
+
+
+def test_retention_takes_many_segments_of_a_log_in_slices(clock: ManualClock, manager: LogManager) -> None:
+    log = manager.create(ORDERS, TOPIC_ID, LogConfig(retention_ms=10_000, segment_bytes=200))
+    append(log, *[b"x" * 90] * (2 * SEGMENTS_TOGETHER + 3))
+    count = len(log.segments)
+    assert count > 2 * SEGMENTS_TOGETHER
+    clock.advance(300_000)
+    works = manager.due_in_slices(clock.now_ms())
+    assert next(works) is None
+    assert len(log.segments) == count - SEGMENTS_TOGETHER
+    list(works)
+    assert (len(log.segments), log.log_start_offset) == (1, log.end_offset)
 
 
 def test_producers_expire(clock: ManualClock, manager: LogManager) -> None:

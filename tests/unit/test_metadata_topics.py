@@ -68,7 +68,46 @@ def test_wrong_assignment_is_refused(assignments: dict[int, list[int]]) -> None:
     assert caught.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
+@pytest.mark.parametrize("count", [10_001, 2**31 - 1])
+def test_more_partitions_than_can_be_placed_at_once_are_refused(count: int) -> None:
+    with pytest.raises(KafkaError) as caught:
+        place_replicas([1, 2], count, 1, start=0, shift=0)
+    assert caught.value.code is ErrorCode.INVALID_PARTITIONS
+
+
+def test_assignment_to_more_brokers_than_there_are_is_refused_without_naming_them_all() -> None:
+    with pytest.raises(KafkaError) as caught:
+        assigned_replicas({0: range(100_000)}, [1, 2])
+    assert caught.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert len(caught.value.message) < 100
+
+
 # Topics
+
+
+def test_topic_that_the_image_does_not_have_yet_grows_by_no_more_than_the_limit() -> None:
+    """The topic is in the store already, and its watch has not been followed yet."""
+
+    async def scenario(cluster: MetadataCluster) -> None:
+        before = cluster.watcher.image
+        await cluster.create("t", 3)
+        with pytest.raises(KafkaError) as caught:
+            await cluster.writer.add_partitions(before, "t", 2**31 - 1)
+        assert caught.value.code is ErrorCode.INVALID_PARTITIONS
+        assert len((await cluster.writer.add_partitions(before, "t", 4)).partitions) == 4
+
+    run_in_cluster(scenario)
+
+
+def test_name_that_counts_as_the_same_is_looked_for_in_the_image_that_is_given() -> None:
+    async def scenario(cluster: MetadataCluster) -> None:
+        image = cluster.watcher.image
+        cluster.writer.plan(image, "a.b", 1, 1)
+        await cluster.create("a.b")
+        with pytest.raises(KafkaError, match="cannot be told from"):
+            cluster.writer.plan(cluster.watcher.image, "a_b", 1, 1)
+
+    run_in_cluster(scenario)
 
 
 def test_created_topic_is_seen_with_leaders_and_configs() -> None:

@@ -26,7 +26,12 @@ def due(
 ) -> Expiry:
     settings = LogConfig(**{"retention_ms": -1, "retention_bytes": -1, **config})  # type: ignore[arg-type]
     return due_for_deletion(
-        facts, settings, now_ms=NOW_MS, log_start_offset=log_start_offset, high_watermark=high_watermark
+        facts,
+        settings,
+        size_bytes=sum(segment.size_bytes for segment in facts),
+        now_ms=NOW_MS,
+        log_start_offset=log_start_offset,
+        high_watermark=high_watermark,
     )
 
 

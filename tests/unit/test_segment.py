@@ -7,13 +7,15 @@ import pytest
 
 from barnabas.base.errors import CorruptBatch, DiskFailed, DiskFull
 from barnabas.base.ids import NO_TIMESTAMP
-from barnabas.records.batch import Codec, read_header
+from barnabas.records.batch import LOG_APPEND_TIME, Codec, read_header
 from barnabas.sim.disk import SimulatedDisk
 from barnabas.sim.faults import Operation
 from barnabas.storage.handles import Handles
 from barnabas.storage.index import CorruptIndex, TimestampOffset
-from barnabas.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, FoundTimestamp, Segment
+from barnabas.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment
 from barnabas.storage.segment_recovery import rebuild_segment, recover_segment
+from barnabas.storage.timestamp_lookup import FoundTimestamp, TimestampLookup
+from tests.support.bombs import zstd_bomb
 from tests.support.log_model import data_batch
 
 BASE = 100
@@ -193,15 +195,38 @@ def test_age_without_timestamps_is_that_of_the_file(disk: SimulatedDisk, segment
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_find_timestamp_is_exact_within_a_batch(segment: Segment, codec: Codec) -> None:
+def test_look_for_a_timestamp_is_exact_within_a_batch(segment: Segment, codec: Codec) -> None:
     append(segment, BASE, 10, 30, 20, codec=codec)
     append(segment, BASE + 3, 25, 40, codec=codec)
-    assert segment.find_timestamp(20, BASE) == FoundTimestamp(30, BASE + 1, 2)
-    assert segment.find_timestamp(20, BASE + 2) == FoundTimestamp(20, BASE + 2, 2)
-    assert segment.find_timestamp(21, BASE + 2) == FoundTimestamp(25, BASE + 3, 2)
-    assert segment.find_timestamp(31, BASE) == FoundTimestamp(40, BASE + 4, 2)
-    assert segment.find_timestamp(41, BASE) is None
-    assert segment.find_timestamp(40, BASE + 5) is None
+
+    def find(target: int, first_offset: int) -> FoundTimestamp | None:
+        look = segment.look_for_timestamp(target, first_offset)
+        assert look is not None
+        assert look.is_long == (codec is not Codec.NONE)
+        return look.run()
+
+    assert find(20, BASE) == FoundTimestamp(30, BASE + 1, 2)
+    assert find(20, BASE + 2) == FoundTimestamp(20, BASE + 2, 2)
+    assert find(21, BASE + 2) is None, "only a record before the first offset made the batch look promising"
+    assert find(21, BASE + 3) == FoundTimestamp(25, BASE + 3, 2)
+    assert find(31, BASE) == FoundTimestamp(40, BASE + 4, 2)
+    assert segment.look_for_timestamp(41, BASE) is None
+    assert segment.look_for_timestamp(40, BASE + 5) is None
+
+
+def test_look_into_a_batch_that_expands_too_far_answers_its_first_record() -> None:
+    bomb = zstd_bomb(144)
+    header = read_header(bomb)._replace(base_offset=BASE, leader_epoch=3)
+    look = TimestampLookup(header, bomb, header.max_timestamp, BASE + 2)
+    assert look.run() == FoundTimestamp(header.max_timestamp, BASE + 2, 3)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_look_with_log_append_time_answers_that_of_the_batch(codec: Codec) -> None:
+    batch = bytes(data_batch([10, 20], 5, codec=codec))
+    header = read_header(batch)
+    stamped = header._replace(attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=77, base_offset=BASE)
+    assert TimestampLookup(stamped, batch, 50, BASE + 1).run() == FoundTimestamp(77, BASE + 1, stamped.leader_epoch)
 
 
 # -- slices ----------------------------------------------------------------------------------------------------------

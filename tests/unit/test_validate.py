@@ -12,8 +12,9 @@ from barnabas.records.checksum import compute_crc, rewrite, with_records
 from barnabas.records.reader import read_records
 from barnabas.storage.producer_state import Origin
 from barnabas.storage.settings import LogConfig
-from barnabas.storage.validate import AcceptedBatch, accept_batch, is_recompressed
+from barnabas.storage.validate import AcceptedBatch, BatchCheck, accept_batch, is_recompressed
 from barnabas.wire.errors import ErrorCode, KafkaError
+from tests.support.bombs import hollow, zstd_bomb
 from tests.support.log_model import data_batch, marker_batch
 
 NOW_MS = 1_700_000_000_000
@@ -38,6 +39,12 @@ def changed(batch: bytearray, **fields: Any) -> bytearray:
 
 def batch_of(*timestamps: int, codec: Codec = Codec.NONE, **producer: Any) -> bytearray:
     return data_batch(timestamps or [NOW_MS], 30, codec=codec, **producer)
+
+
+def batch_of_value(codec: Codec, value: bytes) -> bytearray:
+    builder = BatchBuilder(codec=codec)
+    builder.append(NOW_MS, b"key", value)
+    return builder.build()
 
 
 @pytest.mark.parametrize("codec", EVERY_CODEC)
@@ -223,3 +230,50 @@ def test_batch_that_grows_beyond_the_limit_by_recompression_is_too_large() -> No
     config = LogConfig(max_message_bytes=1_000, compression_type="uncompressed")
     assert refusal(batch, config) is ErrorCode.MESSAGE_TOO_LARGE
     assert accept(batch, replace(config, compression_type="producer"))
+
+
+@pytest.mark.parametrize("stored", ["producer", "uncompressed", "gzip", "zstd"])
+def test_batch_that_expands_beyond_the_limit_is_too_large_whatever_it_is_stored_as(stored: str) -> None:
+    assert refusal(zstd_bomb(144), LogConfig(compression_type=stored)) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_batch_that_expands_up_to_the_limit_is_taken() -> None:
+    bomb = changed(bytearray(zstd_bomb(112)), base_timestamp=NOW_MS, max_timestamp=NOW_MS)
+    assert accept(bomb).header.count == 7
+
+
+@pytest.mark.parametrize(
+    ("batch", "compression_type"),
+    [
+        (batch_of(codec=Codec.NONE), "producer"),
+        (data_batch([NOW_MS] * 400, 900, codec=Codec.ZSTD), "producer"),
+        (data_batch([NOW_MS] * 400, 900, codec=Codec.GZIP), "producer"),
+        (data_batch([NOW_MS], 5_000), "gzip"),
+    ],
+    ids=["plain", "zstd", "gzip", "recompressed"],
+)
+def test_check_of_an_ordinary_batch_costs_little(batch: bytearray, compression_type: str) -> None:
+    check = BatchCheck(memoryview(batch), LogConfig(compression_type=compression_type), NOW_MS, Origin.CLIENT)
+    assert check.advance(1 << 20) is not None
+    assert check.accepted.header.count == read_header(batch).count
+
+
+@pytest.mark.parametrize(
+    ("batch", "compression_type"),
+    [
+        (zstd_bomb(112), "producer"),
+        (hollow(Codec.GZIP), "producer"),
+        (hollow(Codec.SNAPPY), "producer"),
+        (hollow(Codec.ZSTD), "producer"),
+        (batch_of_value(Codec.SNAPPY, bytes(4 << 20)), "producer"),
+        (batch_of_value(Codec.NONE, bytes(500_000)), "gzip"),
+        (batch_of_value(Codec.NONE, bytes(1_100_000)), "producer"),
+    ],
+    ids=["expands", "empty members", "empty blocks", "empty zstd blocks", "one snappy block", "recompressed", "large"],
+)
+def test_check_that_takes_long_stops_when_its_cost_is_spent_and_can_go_on(batch: bytes, compression_type: str) -> None:
+    config = LogConfig(compression_type=compression_type, max_message_bytes=2 << 20)
+    stamped = changed(bytearray(batch), base_timestamp=NOW_MS, max_timestamp=NOW_MS)
+    check = BatchCheck(memoryview(stamped), config, NOW_MS, Origin.CLIENT)
+    assert check.advance(1 << 20) is None
+    assert check.finish().header.count == read_header(batch).count

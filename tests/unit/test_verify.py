@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.filesystem import LocalFileSystem
-from barnabas.records.batch import Codec
+from barnabas.records.batch import Codec, assign, read_header
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.checksum import compute_crc
 from barnabas.storage.findings import Finding, Findings, Severity
@@ -15,6 +15,7 @@ from barnabas.storage.names import SegmentFileName, parse_segment_file_name
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.verify import PartitionReport, verify_partition
 from barnabas.storage.verify_directory import DirectoryReport, NoLogs, find_target, verify_target, was_closed
+from tests.support.bombs import zstd_bomb
 from tests.support.sample_log import START_MS, append_plain, append_transaction, make_sample, open_sample
 
 FIRST = "00000000000000000000"
@@ -186,6 +187,19 @@ def test_compressed_records_are_unpacked_and_checked(tmp_path: Path, codec: Code
     (error,) = errors(check(tmp_path / "orders-0"))
     assert (error.position, error.offset) == (0, 0)
     assert "left over" in error.problem
+
+
+def test_batch_that_expands_too_far_is_a_note(tmp_path: Path) -> None:
+    directory = tmp_path / "orders-0"
+    log = open_sample(directory)
+    bomb = bytearray(zstd_bomb(144))
+    assign(read_header(bomb), memoryview(bomb), 0, 0)
+    log.append_as_follower(bomb)
+    log.close()
+    report = verify_partition(LocalFileSystem(), str(directory))
+    assert not errors(report)
+    [note] = [note for note in notes(report) if "expand" in note]
+    assert note.startswith("its records expand to 150995")
 
 
 def test_index_entry_that_names_another_offset_is_found(data: Path) -> None:

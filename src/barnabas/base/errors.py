@@ -26,6 +26,10 @@ class InvalidRecords(CorruptBatch):
         self.indexes = indexes
 
 
+class ExpandsTooFar(CorruptBatch):
+    """The records are compressed and expand to more than any batch may: a bomb, until somebody shows otherwise."""
+
+
 class DiskFailed(BarnabasError):  # noqa: N818
     """The operating system refused a file operation. The directory it happened in goes offline."""
 

@@ -61,6 +61,8 @@ from barnabas.net.connection import Connection
 from barnabas.net.server import Listener, Server, ServerOptions
 from barnabas.net.sockets import SocketNetwork
 from barnabas.net.stream import Network
+from barnabas.replication.admission import Admission
+from barnabas.replication.log_starts import LogStarts
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.tick import AppendTick
@@ -221,6 +223,8 @@ class Broker:
             loop, parts.clock, self._on_log_failure, server.flush_replies, self._on_bug, self._flush_seconds
         )
         stack.push_async_callback(self.tick.drain)
+        self.admission = Admission(loop, executor, self.tick, self._on_bug)
+        stack.push_async_callback(self.admission.drain)
         watcher.subscribe(self._follow)
         self._reconfigure(image)
         self._run(watcher.run())
@@ -229,6 +233,8 @@ class Broker:
         self._run(self._keep_house(executor))
         await self.replicas.apply(image)
 
+        log_starts = LogStarts(self.logs, executor, self._on_bug)
+        stack.push_async_callback(log_starts.drain)
         auto_creation = AutoCreation(writer)
         stack.push_async_callback(auto_creation.stop)
         self.groups = self._make_groups(loop, writer)
@@ -242,6 +248,7 @@ class Broker:
             producer_ids=ProducerIds(store, self.node_id),
             replicas=self.replicas,
             logs=self.logs,
+            log_starts=log_starts,
             auto_creation=auto_creation,
             groups=self.groups,
             authorizer=AllowAll(),
@@ -319,7 +326,7 @@ class Broker:
         )
         clock = self._parts.clock
         measures = RequestMeasures(self.metrics, clock.monotonic)
-        produce = ProduceHandler(self.replicas, self.tick, measures)
+        produce = ProduceHandler(self.replicas, self.tick, self.admission, measures)
         fetch = FetchHandler(loop, clock, self.replicas, sessions, self.services.slices, config.fetch_max_bytes)
         sole_fetch = SoleFetchHandler(fetch, loop, clock, self.replicas, sessions, measures)
         commit = OffsetCommitHandler(self.services, measures)
@@ -410,7 +417,10 @@ class Broker:
                 await asyncio.sleep(HOUSEKEEPING_SECONDS)
                 now_ms = self._parts.clock.steady_ms()
                 self.replicas.retry(now_ms)
-                for work in self.logs.due_work(now_ms):
+                for work in self.logs.due_in_slices(now_ms):
+                    if work is None:
+                        await asyncio.sleep(0)
+                        continue
                     task = asyncio.create_task(perform(work, executor))
                     running.add(task)
                     task.add_done_callback(running.discard)

@@ -11,7 +11,8 @@
 | 0 and more | 1 | the first record that is not older |
 
 Records that a reader may not read yet are not found. A search reads the log at one place; when the page cache does not
-hold it, a worker thread brings it in before, so that the event loop does not wait for a disk.
+hold it, a worker thread brings it in before, so that the event loop does not wait for a disk; and a worker looks into a
+compressed batch, a few of them at a time.
 """
 
 import asyncio
@@ -20,7 +21,9 @@ from typing import Final, NamedTuple
 
 from barnabas.base.ids import NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from barnabas.replication.partition import Partition
+from barnabas.storage.log import Log
 from barnabas.storage.slices import FileSlice
+from barnabas.storage.timestamp_lookup import FoundTimestamp, TimestampLookup
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 LATEST: Final = -1
@@ -31,6 +34,9 @@ LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 
 NO_OFFSET: Final = -1
+
+_LONG_TOGETHER_MAX: Final = 2
+"""Compressed batches that are looked into at a time: each may expand to a hundred megabytes."""
 
 _FROM_VERSION: Final = {
     LATEST: 1,
@@ -59,7 +65,23 @@ def check_timestamp(timestamp: TimestampMs, version: int) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not known in version {version}")
 
 
-async def find_offset(partition: Partition, timestamp: TimestampMs, upper: Offset, workers: Executor) -> FoundOffset:
+class LookupWorkers:
+    """Who looks for times: the threads for what may block, and how many of them for what takes memory."""
+
+    def __init__(self, workers: Executor) -> None:
+        self.workers = workers
+        self._long = asyncio.Semaphore(_LONG_TOGETHER_MAX)
+
+    async def run(self, look: TimestampLookup) -> FoundTimestamp | None:
+        if not look.is_long:
+            return look.run()
+        async with self._long:
+            return await asyncio.get_running_loop().run_in_executor(self.workers, look.run)
+
+
+async def find_offset(
+    partition: Partition, timestamp: TimestampMs, upper: Offset, workers: LookupWorkers
+) -> FoundOffset:
     """`upper` is the first offset that the one who asks may not read."""
     log = partition.log
     if timestamp == LATEST:
@@ -70,11 +92,22 @@ async def find_offset(partition: Partition, timestamp: TimestampMs, upper: Offse
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
     with partition.reporting():
-        await _bring_in(partition, timestamp, workers)
-        found = log.find_largest_timestamp() if timestamp == MAX_TIMESTAMP else log.find_timestamp(timestamp)
+        await _bring_in(partition, timestamp, workers.workers)
+        found = await _find(log, timestamp, workers)
     if found is None or found.offset >= upper:
         return NOTHING
     return FoundOffset(found.timestamp, found.offset, found.leader_epoch)
+
+
+async def _find(log: Log, timestamp: TimestampMs, workers: LookupWorkers) -> FoundTimestamp | None:
+    """`Log.find_timestamp`; the log may change while a worker looks into a batch, so each step begins anew."""
+    target = log.segments.largest_timestamp if timestamp == MAX_TIMESTAMP else timestamp
+    first_offset = log.log_start_offset
+    while target >= 0 and (look := log.look_for_timestamp(target, first_offset)) is not None:
+        if (found := await workers.run(look)) is not None:
+            return found
+        first_offset = look.header.next_offset
+    return None
 
 
 async def _bring_in(partition: Partition, timestamp: TimestampMs, workers: Executor) -> None:

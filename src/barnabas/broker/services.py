@@ -20,6 +20,7 @@ from barnabas.metadata.controllership import Controllership
 from barnabas.metadata.identity import ProducerIds
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.topics import TopicWriter
+from barnabas.replication.log_starts import LogStarts
 from barnabas.replication.replicas import Replicas
 from barnabas.storage.manager import LogManager
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -41,6 +42,7 @@ class Services:
     producer_ids: ProducerIds
     replicas: Replicas
     logs: LogManager
+    log_starts: LogStarts
     auto_creation: AutoCreation
     groups: Groups
     authorizer: Authorizer

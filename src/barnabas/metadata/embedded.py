@@ -51,7 +51,8 @@ from barnabas.metadata.tree import Draft, Tree, TreeNode, WriteContext
 
 _log: Final = logging.getLogger(__name__)
 
-_GROUP_LENGTH_MAX: Final = 256
+_GROUP_OPERATIONS_MAX: Final = 512
+"""Trying them out takes a few milliseconds of the event loop. A single write may have more."""
 _SESSION_NUMBER_BITS: Final = 20
 _RETRY_SECONDS_MIN: Final = 0.1
 _RETRY_SECONDS_MAX: Final = 10.0
@@ -188,7 +189,11 @@ class EmbeddedMetadata:
 
     def _take_group(self) -> list[_Write]:
         group: list[_Write] = []
-        while self._queue and self._queue[0].operations is not None and len(group) < _GROUP_LENGTH_MAX:
+        count = 0
+        while self._queue and (operations := self._queue[0].operations) is not None:
+            count += len(operations)
+            if group and count > _GROUP_OPERATIONS_MAX:
+                break
             group.append(self._queue.popleft())
         return group
 

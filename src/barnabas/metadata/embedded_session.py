@@ -134,7 +134,7 @@ class EmbeddedSession:
             return None
         if watch is not None:
             self.watches.add_data(path, watch)
-        return Node(node.data, node.stat(len(self._tree.child_names(path))))
+        return Node(node.data, node.stat(self._tree.child_count(path)))
 
     def _require_connected(self) -> None:
         if self._state is not SessionState.CONNECTED:

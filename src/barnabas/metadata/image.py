@@ -14,7 +14,13 @@ from typing import Final, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
 from barnabas.base.ids import NO_EPOCH, LeaderEpoch, TopicPartition
-from barnabas.metadata.znodes import NO_LEADER, BrokerRegistration, Endpoint, PartitionState, TopicAssignment
+from barnabas.metadata.znodes import (
+    NO_LEADER,
+    BrokerRegistration,
+    Endpoint,
+    PartitionState,
+    ReplicaAssignment,
+)
 
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__barnabas_group_history"}
@@ -61,20 +67,27 @@ class Partition:
     """The version of the state node: a leader names it when it changes the ISR."""
     is_recovering: bool = False
 
-    def with_state(self, state: PartitionState | None, version: int = -1) -> "Partition":
+    @classmethod
+    def of(
+        cls, index: int, assignment: "ReplicaAssignment | Partition", state: PartitionState | None, version: int = -1
+    ) -> "Partition":
+        """Without a state no broker leads it."""
         if state is None:
-            return Partition(self.index, self.replicas, self.adding, self.removing)
-        return Partition(
-            self.index,
-            self.replicas,
-            self.adding,
-            self.removing,
+            return cls(index, assignment.replicas, assignment.adding, assignment.removing)
+        return cls(
+            index,
+            assignment.replicas,
+            assignment.adding,
+            assignment.removing,
             state.leader,
             state.leader_epoch,
             state.isr,
             version,
             state.is_recovering,
         )
+
+    def with_state(self, state: PartitionState | None, version: int = -1) -> "Partition":
+        return Partition.of(self.index, self, state, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +96,6 @@ class Topic:
     id: UUID
     partitions: tuple[Partition, ...]
     """By number: partition 3 is `partitions[3]`."""
-
-    @classmethod
-    def of(cls, assignment: TopicAssignment) -> "Topic":
-        """Without states: no partition has a leader yet."""
-        partitions = [
-            Partition(index, one.replicas, one.adding, one.removing) for index, one in enumerate(assignment.partitions)
-        ]
-        return cls(assignment.topic, assignment.topic_id, tuple(partitions))
 
     @property
     def is_internal(self) -> bool:

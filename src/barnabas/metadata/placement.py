@@ -13,11 +13,22 @@ What a client asks for wrongly raises `KafkaError`.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 Replicas: TypeAlias = tuple[int, ...]
+
+PARTITIONS_TOGETHER_MAX: Final = 10_000
+"""As many as one call may place: Kafka's limit for a request that creates topics."""
+
+
+def check_count(partition_count: int) -> None:
+    """Refuses more than can be placed at once."""
+    if partition_count > PARTITIONS_TOGETHER_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS, f"at most {PARTITIONS_TOGETHER_MAX} partitions can be added at once"
+        )
 
 
 def place_replicas(
@@ -36,6 +47,7 @@ def place_replicas(
         )
     if partition_count < 1:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic has at least 1 partition, not {partition_count}")
+    check_count(partition_count)
     count = len(broker_ids)
     if replication_factor > count:
         raise KafkaError(
@@ -43,11 +55,15 @@ def place_replicas(
             f"{replication_factor} replicas need as many brokers, and only {count} are registered",
         )
     placed = []
+    alike: dict[tuple[int, int], Replicas] = {}
     for partition in range(first_partition, first_partition + partition_count):
-        first = partition + start
-        distance = shift + partition // count
-        followers = [first + 1 + (distance + number) % (count - 1) for number in range(replication_factor - 1)]
-        placed.append(tuple([broker_ids[slot % count] for slot in (first, *followers)]))
+        first = (partition + start) % count
+        distance = (shift + partition // count) % max(1, count - 1)
+        replicas = alike.get((first, distance))
+        if replicas is None:
+            followers = [first + 1 + (distance + number) % (count - 1) for number in range(replication_factor - 1)]
+            replicas = alike[first, distance] = tuple([broker_ids[slot % count] for slot in (first, *followers)])
+        placed.append(replicas)
     return placed
 
 
@@ -59,6 +75,7 @@ def assigned_replicas(
     replication_factor: int | None = None,
 ) -> list[Replicas]:
     """What somebody asked for, checked: partitions without a gap, known brokers, each once, equally many everywhere."""
+    check_count(len(assignments))
     partitions = range(first_partition, first_partition + len(assignments))
     if not assignments or any(partition not in assignments for partition in partitions):
         raise _invalid(f"the partitions assigned must be numbered from {first_partition} without a gap")
@@ -72,6 +89,10 @@ def assigned_replicas(
 def _check_replicas(partition: int, replicas: Sequence[int], registered: set[int], factor: int) -> None:
     if not replicas:
         raise _invalid(f"partition {partition} is assigned to no broker")
+    if len(replicas) > len(registered):
+        raise _invalid(
+            f"partition {partition} is assigned to {len(replicas)} brokers, {len(registered)} are registered"
+        )
     if len(set(replicas)) != len(replicas):
         raise _invalid(f"partition {partition} is assigned twice to the same broker: {list(replicas)}")
     if unknown := [broker_id for broker_id in replicas if broker_id not in registered]:

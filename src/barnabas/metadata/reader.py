@@ -7,15 +7,19 @@ stays wrong. It is not a snapshot: what one `multi` wrote may be seen in two ste
 A topic that is marked for deletion counts as gone. Data that cannot be decoded is said in the log, and what it
 describes counts as missing. A path that does not exist yet is watched for its creation only where nothing else would
 tell: states of partitions, and the roots.
+
+A topic may have ten thousand partitions, and there may be as many topics: after each few hundred the event loop serves
+others.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.pausing import in_slices
 from barnabas.metadata.errors import CorruptNode, NoNode
 from barnabas.metadata.image import (
     Broker,
@@ -53,7 +57,7 @@ _log: Final = logging.getLogger(__name__)
 _LISTS: Final = (BROKER_IDS, TOPICS, CONFIG_TOPICS, CONFIG_BROKERS)
 ROOT_PATHS: Final = (CONTROLLER, DELETE_TOPICS, *_LISTS)
 
-_READS_TOGETHER_MAX: Final = 512
+_READS_TOGETHER_MAX: Final = 256
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -65,26 +69,22 @@ class _Due:
 
     lists: set[str] = field(default_factory=set)
     names: dict[str, set[str]] = field(default_factory=lambda: {path: set() for path in _LISTS})
-    states: set[TopicPartition] = field(default_factory=set)
+    states: dict[TopicPartition, None] = field(default_factory=dict)
     controller: bool = False
 
-    @classmethod
-    def of(cls, paths: Iterable[str]) -> "_Due":
-        due = cls()
-        for path in paths:
-            if path == CONTROLLER:
-                due.controller = True
-            elif path == DELETE_TOPICS:
-                due.lists.add(TOPICS)
-            elif path in due.names:
-                due.lists.add(path)
-            elif (parent := parent_of(path)) in due.names:
-                due.names[parent].add(name_of(path))
-            else:
-                # /brokers/topics/T/partitions/P/state
-                parts = path.split("/")
-                due.states.add(TopicPartition(parts[3], int(parts[5])))
-        return due
+    def add(self, path: str) -> None:
+        if path == CONTROLLER:
+            self.controller = True
+        elif path == DELETE_TOPICS:
+            self.lists.add(TOPICS)
+        elif path in self.names:
+            self.lists.add(path)
+        elif (parent := parent_of(path)) in self.names:
+            self.names[parent].add(name_of(path))
+        else:
+            # /brokers/topics/T/partitions/P/state
+            parts = path.split("/")
+            self.states[TopicPartition(parts[3], int(parts[5]))] = None
 
 
 class ClusterReader:
@@ -100,7 +100,10 @@ class ClusterReader:
 
     async def read(self, image: ClusterImage, paths: Collection[str]) -> list[Change]:
         """What is different from the image, in the places that these paths are about."""
-        due = _Due.of(paths)
+        due = _Due()
+        async for together in in_slices(paths, _READS_TOGETHER_MAX):
+            for path in together:
+                due.add(path)
         changes: list[Change] = []
         if due.controller:
             changes.append(await self._read_controller())
@@ -121,7 +124,7 @@ class ClusterReader:
     async def _read_brokers(self, image: ClusterImage, due: _Due) -> list[Change]:
         names, gone = await self._names_due(due, BROKER_IDS, map(str, image.brokers))
         changes: list[Change] = [BrokerRemoved(int(name)) for name in gone]
-        for name, node in await self._get_named(BROKER_IDS, filter(str.isdigit, names)):
+        async for name, node in self._get_named(BROKER_IDS, filter(str.isdigit, names)):
             registration = _decoded(BrokerRegistration.decode, int(name), node)
             if node is None or registration is None:
                 changes.append(BrokerRemoved(int(name)))
@@ -132,37 +135,59 @@ class ClusterReader:
     async def _read_topics(self, image: ClusterImage, due: _Due) -> list[Change]:
         names, gone = await self._names_due(due, TOPICS, image.topics)
         changes: list[Change] = [TopicRemoved(name) for name in gone]
-        topics: dict[str, Topic] = {}
-        wanted: list[TopicPartition] = []
-        for name, node in await self._get_named(TOPICS, names):
+        assignments: dict[str, TopicAssignment] = {}
+        async for name, node in self._get_named(TOPICS, names):
             assignment = _decoded(TopicAssignment.decode, name, node)
             if assignment is None:
                 changes.append(TopicRemoved(name))
             else:
-                topics[name] = Topic.of(assignment)
-                wanted += [TopicPartition(name, index) for index in range(len(assignment.partitions))]
-        for changed in sorted(due.states):
-            topic = image.topics.get(changed.topic)
-            is_there = changed.topic in self._known[TOPICS] and changed.topic not in names
-            if is_there and topic is not None and topic.partition(changed.partition) is not None:
-                topics[changed.topic] = topic
-                wanted.append(changed)
-        states = await self._read_states(topics, wanted)
-        return [*changes, *(TopicChanged(topic.with_partitions(states[name])) for name, topic in topics.items())]
+                assignments[name] = assignment
+        changes += await self._read_new(assignments)
+        read_anew = set(names)
+        changes += await self._read_changed(image, [one for one in due.states if one.topic not in read_anew])
+        return changes
 
-    async def _read_states(self, topics: dict[str, Topic], wanted: list[TopicPartition]) -> dict[str, list[Partition]]:
-        partitions: dict[str, list[Partition]] = {name: [] for name in topics}
+    async def _read_new(self, assignments: Mapping[str, TopicAssignment]) -> list[Change]:
+        """Topics of which nothing is known but where their replicas are."""
+        partitions: dict[str, list[Partition]] = {name: [] for name in assignments}
+        wanted = (
+            TopicPartition(name, index)
+            for name, assignment in assignments.items()
+            for index in range(len(assignment.partitions))
+        )
+        async for (name, index), state, version in self._get_states(wanted):
+            assignment = assignments[name].partitions[index]
+            partitions[name].append(Partition.of(index, assignment, state, version))
+        return [
+            TopicChanged(Topic(name, assignment.topic_id, tuple(partitions[name])))
+            for name, assignment in assignments.items()
+        ]
+
+    async def _read_changed(self, image: ClusterImage, states: Iterable[TopicPartition]) -> list[Change]:
+        """Partitions whose states have changed, of topics that are there."""
+        partitions: dict[str, list[Partition]] = {}
+        known = self._known[TOPICS]
+        wanted = (one for one in states if one.topic in known and image.partition(*one) is not None)
+        async for one, state, version in self._get_states(wanted):
+            partition = image.topics[one.topic].partitions[one.partition]
+            partitions.setdefault(one.topic, []).append(partition.with_state(state, version))
+        return [TopicChanged(image.topics[name].with_partitions(changed)) for name, changed in partitions.items()]
+
+    async def _get_states(
+        self, wanted: Iterable[TopicPartition]
+    ) -> AsyncIterator[tuple[TopicPartition, PartitionState | None, int]]:
+        """With the version of each, -1 for one that is missing."""
         alike: dict[bytes, PartitionState] = {}  # thousands of partitions have few different states
-        paths = [PartitionState.path_of(topic, index) for topic, index in wanted]
-        for (topic, index), path, node in zip(wanted, paths, await self._get(paths), strict=True):
-            if node is None:
-                node = await self._await_creation(path)
-            state = None if node is None else alike.get(node.data)
-            if node is not None and state is None and (state := _decoded(PartitionState.decode, path, node)):
-                alike[node.data] = state
-            version = -1 if node is None else node.stat.version
-            partitions[topic].append(topics[topic].partitions[index].with_state(state, version))
-        return partitions
+        async for together in in_slices(wanted, _READS_TOGETHER_MAX):
+            paths = [PartitionState.path_of(*one) for one in together]
+            nodes = await self._store.get_many(paths, self._watch)
+            for one, path, node in zip(together, paths, nodes, strict=True):
+                if node is None:
+                    node = await self._await_creation(path)
+                state = None if node is None else alike.get(node.data)
+                if node is not None and state is None and (state := _decoded(PartitionState.decode, path, node)):
+                    alike[node.data] = state
+                yield one, state, -1 if node is None else node.stat.version
 
     async def _await_creation(self, path: str) -> Node | None:
         """Leaves a watch where there is no node; the node, when it came meanwhile."""
@@ -175,7 +200,7 @@ class ClusterReader:
     async def _read_topic_configs(self, image: ClusterImage, due: _Due) -> list[Change]:
         names, gone = await self._names_due(due, CONFIG_TOPICS, image.topic_configs)
         changes: list[Change] = [TopicConfigsChanged(name, {}) for name in gone]
-        for name, node in await self._get_named(CONFIG_TOPICS, names):
+        async for name, node in self._get_named(CONFIG_TOPICS, names):
             configs = _decoded(decode_configs, f"{CONFIG_TOPICS}/{name}", node)
             changes.append(TopicConfigsChanged(name, configs or {}))
         return changes
@@ -185,7 +210,7 @@ class ClusterReader:
         names, gone = await self._names_due(due, CONFIG_BROKERS, known)
         changes: list[Change] = [BrokerConfigsChanged(_broker_id(name), {}) for name in gone]
         owners = [name for name in names if name == DEFAULT_ENTITY or name.isdigit()]
-        for name, node in await self._get_named(CONFIG_BROKERS, owners):
+        async for name, node in self._get_named(CONFIG_BROKERS, owners):
             configs = _decoded(decode_configs, f"{CONFIG_BROKERS}/{name}", node)
             changes.append(BrokerConfigsChanged(_broker_id(name), configs or {}))
         return changes
@@ -196,6 +221,7 @@ class ClusterReader:
         if parent not in due.lists:
             return sorted(due.names[parent] & known), []
         present = set(await self._list(parent))
+        await asyncio.sleep(0)  # sorting ten thousand names takes a while
         if parent == TOPICS:
             present.difference_update(await self._list(DELETE_TOPICS))
         self._known[parent] = present
@@ -209,18 +235,13 @@ class ClusterReader:
                 if await self._store.exists(path, self._watch) is None:
                     return []
 
-    async def _get_named(self, parent: str, names: Iterable[str]) -> list[tuple[str, Node | None]]:
-        wanted = list(names)
-        found = await self._get([f"{parent}/{name}" for name in wanted])
-        self._known[parent].difference_update(name for name, node in zip(wanted, found, strict=True) if node is None)
-        return list(zip(wanted, found, strict=True))
-
-    async def _get(self, paths: Sequence[str]) -> list[Node | None]:
-        nodes: list[Node | None] = []
-        for start in range(0, len(paths), _READS_TOGETHER_MAX):
-            nodes += await self._store.get_many(paths[start : start + _READS_TOGETHER_MAX], self._watch)
-            await asyncio.sleep(0)  # thousands of partitions must not stop everything else
-        return nodes
+    async def _get_named(self, parent: str, names: Iterable[str]) -> AsyncIterator[tuple[str, Node | None]]:
+        async for together in in_slices(names, _READS_TOGETHER_MAX):
+            nodes = await self._store.get_many([f"{parent}/{name}" for name in together], self._watch)
+            for name, node in zip(together, nodes, strict=True):
+                if node is None:
+                    self._known[parent].discard(name)
+                yield name, node
 
 
 def _broker_id(name: str) -> int | None:

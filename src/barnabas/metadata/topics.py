@@ -1,7 +1,8 @@
 """Topics come, grow and go: the controller's writes to the store, which reach every broker by its watches.
 
 Each operation is one conditional `multi`, so two callers who race cannot both win, and a crash leaves all or nothing of
-it. Only a topic with more than a thousand partitions needs several (a `multi` of ZooKeeper has to fit into 1 MiB):
+it. Only a topic with more than 250 partitions needs several, each of which takes the event loop a few milliseconds (and
+a `multi` of ZooKeeper has to fit into 1 MiB):
 
 - created, its first `multi` has the topic and as many partitions as fit; the rest has no leader until its own one;
 - deleted, it is first marked in `/admin/delete_topics`, from where on it counts as gone.
@@ -14,6 +15,7 @@ all replicas are in sync: they are equally empty.
 Errors of the caller are `KafkaError`. Configs are checked by whoever knows the settings, before they come here.
 """
 
+import asyncio
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +30,7 @@ from barnabas.metadata.deletions import DeletedTopic
 from barnabas.metadata.errors import BadVersion, NodeExists, NoNode, NotEmpty
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.paths import parent_of
-from barnabas.metadata.placement import Replicas, assigned_replicas, place_replicas
+from barnabas.metadata.placement import Replicas, assigned_replicas, check_count, place_replicas
 from barnabas.metadata.store import Create, Delete, MetadataStore, Operation, SetData
 from barnabas.metadata.znodes import (
     PartitionState,
@@ -40,7 +42,7 @@ from barnabas.metadata.znodes import (
 from barnabas.metadata.znodes_admin import DELETE_TOPICS, delete_topic_path
 from barnabas.wire.errors import ErrorCode, KafkaError
 
-_PARTITIONS_TOGETHER_MAX: Final = 1000
+_PARTITIONS_TOGETHER_MAX: Final = 250
 _ATTEMPTS_MAX: Final = 16
 
 _Item = TypeVar("_Item")
@@ -59,6 +61,7 @@ class TopicWriter:
         self._controllership = controllership
         self._store: MetadataStore = controllership.store
         self._random = source
+        self._alike: tuple[ClusterImage, dict[str, str]] = ClusterImage(), {}
 
     def plan(
         self,
@@ -69,7 +72,7 @@ class TopicWriter:
         configs: Mapping[str, str] | None = None,
     ) -> TopicPlan:
         """A new topic with its partitions spread over the live brokers. Writes nothing."""
-        _check_name(image, name)
+        self._check_name(image, name)
         brokers = sorted(image.brokers)
         start, shift = (self._random.randrange(max(1, len(brokers))) for _ in range(2))
         placed = place_replicas(brokers, partition_count, replication_factor, start=start, shift=shift)
@@ -83,22 +86,43 @@ class TopicWriter:
         configs: Mapping[str, str] | None = None,
     ) -> TopicPlan:
         """A new topic with the replicas that somebody asked for. Writes nothing."""
-        _check_name(image, name)
+        self._check_name(image, name)
         return self._plan(name, assigned_replicas(assignments, sorted(image.brokers)), configs)
 
     def _plan(self, name: str, placed: Iterable[Replicas], configs: Mapping[str, str] | None) -> TopicPlan:
-        partitions = tuple([ReplicaAssignment(replicas) for replicas in placed])
-        return TopicPlan(TopicAssignment(name, new_uuid(self._random), partitions), dict(configs or {}))
+        return TopicPlan(TopicAssignment(name, new_uuid(self._random), _assignments(placed)), dict(configs or {}))
+
+    def _check_name(self, image: ClusterImage, name: str) -> None:
+        if (problem := topic_name_problem(name)) is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        if name in image.topics:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' exists already")
+        # Names of metrics cannot tell the two apart.
+        if ("." in name or "_" in name) and (other := self._names_alike(image).get(alike_name(name))) is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic '{name}' cannot be told from '{other}': '.' and '_' count as the same",
+            )
+
+    def _names_alike(self, image: ClusterImage) -> dict[str, str]:
+        """The topics of an image by what is left of their names; worked out once for each image."""
+        known, names = self._alike
+        if known is not image:
+            names = {alike_name(name): name for name in image.topics}
+            self._alike = image, names
+        return names
 
     async def create(self, plan: TopicPlan) -> None:
         topic = plan.assignment
         partitions_path = TopicAssignment.partitions_path_of(topic.topic)
-        first, *others = list(self._new_states(topic, 0))
+        await asyncio.sleep(0)  # planning may have taken as long as one turn of the event loop should
+        groups = self._new_states(topic, 0)
+        first, data = next(groups), topic.encode()
         for _ in range(_ATTEMPTS_MAX):
             if await self._store.exists(topic.path) is not None:
                 raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{topic.topic}' exists already")
             operations = [
-                Create(topic.path, topic.encode()),
+                Create(topic.path, data),
                 Create(partitions_path),
                 await self._put(topic_config_path(topic.topic), encode_configs(plan.configs)),
             ]
@@ -109,7 +133,7 @@ class TopicWriter:
             break
         else:
             raise _too_busy(topic.topic)
-        for states in others:
+        for states in groups:
             await self._controllership.multi(states)
 
     async def delete(self, name: str, topic_id: UUID | None = None) -> None:
@@ -140,12 +164,13 @@ class TopicWriter:
             grown = _grown(topic, sorted(image.brokers), count, assignments)
             if validate_only:
                 return grown
-            first, *others = list(self._new_states(grown, len(topic.partitions)))
+            await asyncio.sleep(0)  # planning may have taken as long as one turn of the event loop should
+            groups = self._new_states(grown, len(topic.partitions))
             try:
-                await self._controllership.multi([SetData(topic.path, grown.encode(), version), *first])
+                await self._controllership.multi([SetData(topic.path, grown.encode(), version), *next(groups)])
             except (BadVersion, NoNode):
                 continue
-            for states in others:
+            for states in groups:
                 await self._controllership.multi(states)
             return grown
         raise _too_busy(name)
@@ -178,23 +203,28 @@ class TopicWriter:
         partitions_path = TopicAssignment.partitions_path_of(topic.topic)
         has_partitions = await self._store.exists(partitions_path) is not None
         numbers = await self._store.children(partitions_path) if has_partitions else []
-        folders = [f"{partitions_path}/{number}" for number in numbers]
-        states = await self._store.get_many([f"{folder}/state" for folder in folders])
-        groups = [
-            [Delete(path) for folder, state in group for path in _existing(folder, state is not None)]
-            for group in _together(list(zip(folders, states, strict=True)))
-        ]
-        if len(groups) > 1 and await self._store.exists(marker) is None:
+        *groups, last = _together([f"{partitions_path}/{number}" for number in numbers])
+        if groups and await self._store.exists(marker) is None:
             await self._controllership.multi([Create(marker), *await self._remember(topic)])
-        for group in groups[:-1]:
-            await self._controllership.multi(group)
+        for folders in groups:
+            await self._controllership.multi(await self._deletes(folders))
         others = [
             path
             for path in (partitions_path, topic_config_path(topic.topic), marker)
             if await self._store.exists(path) is not None
         ]
-        gone = [*groups[-1], *(Delete(path) for path in others), Delete(topic.path, version)]
-        await self._controllership.multi([*gone, *await self._remember(topic)])
+        deletes = [*await self._deletes(last), *(Delete(path) for path in others)]
+        await self._controllership.multi([*deletes, Delete(topic.path, version), *await self._remember(topic)])
+
+    async def _deletes(self, folders: Sequence[str]) -> list[Operation]:
+        """The end of partitions: of their states, where they have one, and of their folders."""
+        states = await self._store.get_many([f"{folder}/state" for folder in folders])
+        operations: list[Operation] = []
+        for folder, state in zip(folders, states, strict=True):
+            if state is not None:
+                operations.append(Delete(f"{folder}/state"))
+            operations.append(Delete(folder))
+        return operations
 
     async def _remember(self, topic: TopicAssignment) -> list[Operation]:
         """In the same write as what makes the topic count as gone: brokers remove only what they find there."""
@@ -215,33 +245,30 @@ class TopicWriter:
 
     def _new_states(self, topic: TopicAssignment, first_partition: int) -> Iterator[list[Operation]]:
         """The nodes of new partitions, in groups that fit into a `multi`; at least one group."""
-        numbered = list(enumerate(topic.partitions))[first_partition:]
-        for group in _together(numbered):
+        alike: dict[Replicas, bytes] = {}
+        for indexes in _together(range(first_partition, len(topic.partitions))):
             operations: list[Operation] = []
-            for index, partition in group:
+            for index in indexes:
+                replicas = topic.partitions[index].replicas
+                if replicas not in alike:
+                    alike[replicas] = self._new_state(replicas).encode()
                 path = PartitionState.path_of(topic.topic, index)
                 operations.append(Create(parent_of(path)))
-                operations.append(Create(path, self._new_state(partition.replicas).encode()))
+                operations.append(Create(path, alike[replicas]))
             yield operations
 
     def _new_state(self, replicas: Replicas) -> PartitionState:
         return PartitionState(replicas[0], 0, replicas, self._controllership.epoch)
 
 
-def _check_name(image: ClusterImage, name: str) -> None:
-    if (problem := topic_name_problem(name)) is not None:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-    if name in image.topics:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' exists already")
-    if "." in name or "_" in name:
-        # Names of metrics cannot tell the two apart.
-        same = name.replace(".", "_")
-        for other in image.topics:
-            if other.replace(".", "_") == same:
-                raise KafkaError(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION,
-                    f"topic '{name}' cannot be told from '{other}': '.' and '_' count as the same",
-                )
+def alike_name(name: str) -> str:
+    """What is left of a topic's name in those of metrics: two topics must not have it in common."""
+    return name.replace(".", "_")
+
+
+def _assignments(placed: Iterable[Replicas]) -> tuple[ReplicaAssignment, ...]:
+    alike: dict[Replicas, ReplicaAssignment] = {}
+    return tuple([alike.get(one) or alike.setdefault(one, ReplicaAssignment(one)) for one in placed])
 
 
 def _grown(
@@ -252,6 +279,7 @@ def _grown(
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS, f"topic '{topic.topic}' has {have} partitions; {count} would not be more"
         )
+    check_count(count - have)
     factor = len(topic.partitions[0].replicas)
     if assignments is None:
         # Goes on where the topic's first partition says that placing began.
@@ -266,12 +294,7 @@ def _grown(
     else:
         numbered = dict(enumerate(assignments, have))
         placed = assigned_replicas(numbered, broker_ids, first_partition=have, replication_factor=factor)
-    partitions = (*topic.partitions, *(ReplicaAssignment(replicas) for replicas in placed))
-    return TopicAssignment(topic.topic, topic.topic_id, partitions)
-
-
-def _existing(folder: str, has_state: bool) -> list[str]:
-    return [f"{folder}/state", folder] if has_state else [folder]
+    return TopicAssignment(topic.topic, topic.topic_id, topic.partitions + _assignments(placed))
 
 
 def _together(items: Sequence[_Item]) -> list[Sequence[_Item]]:

@@ -6,7 +6,8 @@ Tree   what is durable, and what reads see
     └ Draft   one write (a multi): refused, it is thrown away; accepted, it is merged into the group
 ```
 
-A draft holds only what it changes; the tree below does not notice until `merge`. Nodes are immutable.
+A draft holds only what it changes; the tree below does not notice until `merge`. Nodes are immutable. Of a node's
+children a draft knows those that it adds and removes, so that a write costs the same however many there are.
 
 Invariants: every node but the root has a parent in the tree; an ephemeral node has no children; a parent counts the
 children that were ever created (`children_created`), which is where sequential numbers come from.
@@ -77,9 +78,38 @@ class _Base(Protocol):
 
     def node(self, path: str) -> TreeNode | None: ...
 
-    def child_names(self, path: str) -> AbstractSet[str]: ...
+    def child_count(self, path: str) -> int: ...
 
     def absorb(self, draft: "Draft") -> None: ...
+
+
+class ChildChanges:
+    """The names that a draft adds to a node's children, and those that it takes away."""
+
+    __slots__ = ("added", "removed")
+
+    def __init__(self) -> None:
+        self.added: set[str] = set()
+        self.removed: set[str] = set()
+
+    def add(self, name: str) -> None:
+        """It was not there, so if it is among the removed ones it is simply back."""
+        if name in self.removed:
+            self.removed.discard(name)
+        else:
+            self.added.add(name)
+
+    def remove(self, name: str) -> None:
+        if name in self.added:
+            self.added.discard(name)
+        else:
+            self.removed.add(name)
+
+    def absorb(self, later: "ChildChanges") -> None:
+        for name in later.removed:
+            self.remove(name)
+        for name in later.added:
+            self.add(name)
 
 
 class Tree:
@@ -88,13 +118,11 @@ class Tree:
     def __init__(self, zxid: int = 0, nodes: Mapping[str, TreeNode] | None = None) -> None:
         self.zxid = zxid
         self._nodes: dict[str, TreeNode] = {ROOT: ROOT_NODE, **(nodes or {})}
-        self._children: dict[str, AbstractSet[str]] = {}
+        self._children: dict[str, set[str]] = {}
         self._owned: dict[int, dict[str, None]] = {}
-        children: dict[str, set[str]] = {}
         for path in self._nodes:
             if path != ROOT:
-                children.setdefault(parent_of(path), set()).add(name_of(path))
-        self._children.update(children)
+                self._children.setdefault(parent_of(path), set()).add(name_of(path))
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -110,9 +138,12 @@ class Tree:
     def child_names(self, path: str) -> AbstractSet[str]:
         return self._children.get(path, _NO_CHILDREN)
 
+    def child_count(self, path: str) -> int:
+        return len(self.child_names(path))
+
     def stat(self, path: str) -> Stat | None:
         node = self._nodes.get(path)
-        return None if node is None else node.stat(len(self.child_names(path)))
+        return None if node is None else node.stat(self.child_count(path))
 
     def owned_by(self, session_id: int) -> list[str]:
         """The ephemeral nodes of a session, oldest first."""
@@ -127,11 +158,12 @@ class Tree:
                 self._nodes[path] = node
                 if node.owner != NO_OWNER:
                     self._owned.setdefault(node.owner, {})[path] = None
-        for path, names in draft.children.items():
-            if names:
-                self._children[path] = names
-            else:
-                self._children.pop(path, None)
+        for path, changes in draft.children.items():
+            names = self._children.setdefault(path, set())
+            names -= changes.removed
+            names |= changes.added
+            if not names:
+                del self._children[path]
         self.zxid = max(self.zxid, draft.zxid)
 
     def _disown(self, owner: int, path: str) -> None:
@@ -173,16 +205,17 @@ class Draft:
         self._base = base
         self.nodes: dict[str, TreeNode | None] = {}
         """What changed; None where a node was removed."""
-        self.children: dict[str, set[str]] = {}
+        self.children: dict[str, ChildChanges] = {}
         self.events: list[WatchEvent] = []
         self.zxid = 0
 
     def node(self, path: str) -> TreeNode | None:
         return self.nodes[path] if path in self.nodes else self._base.node(path)
 
-    def child_names(self, path: str) -> AbstractSet[str]:
-        names = self.children.get(path)
-        return self._base.child_names(path) if names is None else names
+    def child_count(self, path: str) -> int:
+        count = self._base.child_count(path)
+        changes = self.children.get(path)
+        return count if changes is None else count + len(changes.added) - len(changes.removed)
 
     def run(self, operations: Iterable[Operation], context: WriteContext) -> list[Result]:
         results = [self._run_one(operation, context) for operation in operations]
@@ -196,7 +229,8 @@ class Draft:
 
     def absorb(self, draft: "Draft") -> None:
         self.nodes.update(draft.nodes)
-        self.children.update(draft.children)
+        for path, changes in draft.children.items():
+            self._child_changes(path).absorb(changes)
         self.events.extend(draft.events)
         self.zxid = max(self.zxid, draft.zxid)
 
@@ -238,7 +272,7 @@ class Draft:
             owner=context.session_id if create.ephemeral else NO_OWNER,
         )
         self.nodes[parent_path] = parent._replace(pzxid=context.zxid, children_created=parent.children_created + 1)
-        self._own_children(parent_path).add(name_of(path))
+        self._child_changes(parent_path).add(name_of(path))
         self.events.append(WatchEvent(EventType.CREATED, path))
         self.events.append(WatchEvent(EventType.CHILDREN, parent_path))
         return path
@@ -252,7 +286,7 @@ class Draft:
         )
         self.nodes[path] = changed
         self.events.append(WatchEvent(EventType.CHANGED, path))
-        return changed.stat(len(self.child_names(path)))
+        return changed.stat(self.child_count(path))
 
     def _delete(self, delete: Delete, context: WriteContext) -> None:
         path = delete.path
@@ -260,12 +294,12 @@ class Draft:
         if path == ROOT:
             raise InvalidPath(ROOT, "the root cannot be deleted")
         self._require(path, delete.version)
-        if self.child_names(path):
+        if self.child_count(path):
             raise NotEmpty(path)
         parent_path = parent_of(path)
         self.nodes[path] = None
         self.nodes[parent_path] = self._require(parent_path)._replace(pzxid=context.zxid)
-        self._own_children(parent_path).discard(name_of(path))
+        self._child_changes(parent_path).remove(name_of(path))
         self.events.append(WatchEvent(EventType.DELETED, path))
         self.events.append(WatchEvent(EventType.CHILDREN, parent_path))
 
@@ -277,9 +311,8 @@ class Draft:
             raise BadVersion(path, version, node.version)
         return node
 
-    def _own_children(self, path: str) -> set[str]:
-        """A copy of the children's names that this draft may change."""
-        names = self.children.get(path)
-        if names is None:
-            names = self.children[path] = set(self._base.child_names(path))
-        return names
+    def _child_changes(self, path: str) -> ChildChanges:
+        changes = self.children.get(path)
+        if changes is None:
+            changes = self.children[path] = ChildChanges()
+        return changes

@@ -204,20 +204,20 @@ class TopicAssignment:
             topic_id = parse_uuid(fields.text("topic_id"))
         except ValueError as error:
             raise CorruptNode(path, str(error)) from None
-        return cls(
-            topic,
-            topic_id,
-            tuple(
-                [
-                    ReplicaAssignment(
-                        partitions.numbers(name),
-                        adding.numbers(name) if name in adding.fields else (),
-                        removing.numbers(name) if name in removing.fields else (),
-                    )
-                    for name in names
-                ]
-            ),
-        )
+        alike: dict[tuple[int, ...], ReplicaAssignment] = {}  # ten thousand partitions have few different ones
+        assignments = []
+        for name in names:
+            replicas = partitions.numbers(name)
+            if name in adding.fields or name in removing.fields:
+                assignment = ReplicaAssignment(
+                    replicas,
+                    adding.numbers(name) if name in adding.fields else (),
+                    removing.numbers(name) if name in removing.fields else (),
+                )
+            else:
+                assignment = alike.get(replicas) or alike.setdefault(replicas, ReplicaAssignment(replicas))
+            assignments.append(assignment)
+        return cls(topic, topic_id, tuple(assignments))
 
 
 @dataclass(frozen=True, slots=True)

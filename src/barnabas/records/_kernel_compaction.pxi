@@ -208,6 +208,7 @@ def filter_records(
     cdef int64_t wanted = count, base = base_offset, old_base = base_timestamp, new_base = new_base_timestamp
     cdef bint drops = drop_tombstones
     cdef int problem
+    cdef char *into
     if newest is None:
         raise TypeError("newest is None")
     if wanted < 0:
@@ -228,7 +229,10 @@ def filter_records(
             raise_problem(problem, result.index)
         kept = None
         if result.has_dropped or old_base != new_base:
-            kept = PyBytes_FromStringAndSize(<char *>result.kept.data, result.kept.size)
+            kept = PyBytes_FromStringAndSize(NULL, result.kept.size)
+            into = PyBytes_AS_STRING(kept)
+            with nogil:  # it may be a hundred megabytes
+                memcpy(into, result.kept.data, result.kept.size)
         return FilteredRecords(
             kept,
             result.count,

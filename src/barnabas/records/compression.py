@@ -13,8 +13,12 @@ raw snappy). Kafka skips the content checksum of an LZ4 frame; here a wrong one 
 
 Decompression is an iterator of bounded chunks, so that a bomb costs its reader time but no memory. What stays
 in memory besides a chunk is the codec's window (32 KiB gzip, 4 MiB an lz4 block, 128 MiB zstd at worst) or
-one snappy block, which cannot hold more than 64/3 of its compressed size. Every exception of a library
-becomes `CorruptBatch` here.
+one snappy block, which cannot hold more than 64/3 of its compressed size. Data may also be made of pieces that hold
+nothing; an empty chunk stands for some of them, so that a reader who counts chunks bounds the time it spends.
+
+No batch may expand to more than `EXPANDED_BYTES_MAX`: a leader refuses it, and compaction, which needs the records of
+a batch as a whole, leaves one that an older version took as it is. Every exception of a library becomes `CorruptBatch`
+here.
 """
 
 import struct
@@ -27,8 +31,11 @@ import cramjam
 import lz4.frame  # type: ignore[import-untyped]
 import zstandard
 
-from barnabas.base.errors import CorruptBatch
-from barnabas.records.batch import Buffer, Codec
+from barnabas.base.errors import CorruptBatch, ExpandsTooFar
+from barnabas.records.batch import HEADER_BYTES, BatchHeader, Buffer, Codec
+
+EXPANDED_BYTES_MAX: Final = 128 << 20
+"""More than an uncompressed batch can have (`socket.request.max.bytes`, 100 MiB), so only a bomb is larger."""
 
 CHUNK_BYTES_MAX: Final = 1 << 20
 
@@ -44,6 +51,8 @@ _SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER: Final = _SNAPPY_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 _SNAPPY_LENGTH: Final = Struct(">i")
+_SNAPPY_COPY_BYTES: Final = (64, 3)
+"""The best that snappy can do: a copy of 64 bytes in 3."""
 
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_INDEPENDENT_BLOCKS: Final = 0x20
@@ -55,6 +64,8 @@ _ZSTD_SKIPPABLE_MAGIC: Final = 0x184D2A50
 _ZSTD_LEVEL_DEFAULT: Final = 3
 _ZSTD_WINDOW_BYTES_MAX: Final = 1 << 27
 _ZSTD_BLOCK_BYTES_MAX: Final = 1 << 17
+_ZSTD_BLOCKS_TOGETHER: Final = 256
+"""So many are looked at between two chunks."""
 _ZSTD_RUN_LENGTH_BLOCK: Final = 1
 _UINT32_LITTLE: Final = Struct("<I")
 
@@ -76,22 +87,50 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
             assert_never(codec)
 
 
-def decompress(codec_number: int, data: Buffer, bytes_max: int) -> bytes:
-    """All of it at once, for data that must not be larger than `bytes_max`."""
-    parts = []
-    total_bytes = 0
+def decompress(codec_number: int, data: Buffer, bytes_max: int = EXPANDED_BYTES_MAX) -> Buffer:
+    """All of it at once; `ExpandsTooFar` for data that is larger than `bytes_max`.
+
+    It grows chunk by chunk, so that no other thread has to wait while a hundred megabytes are copied.
+    """
+    whole: Buffer = b""
     for chunk in decompress_chunks(codec_number, data, min(CHUNK_BYTES_MAX, bytes_max + 1)):
-        total_bytes += len(chunk)
-        if total_bytes > bytes_max:
-            raise CorruptBatch(f"the records decompress to more than {bytes_max} bytes")
-        parts.append(chunk)
-    return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+        if len(whole) + len(chunk) > bytes_max:
+            raise ExpandsTooFar(f"the records expand to more than {bytes_max} bytes")
+        if not whole:
+            whole = chunk
+        elif isinstance(whole, bytearray):
+            whole += chunk
+        elif chunk:
+            whole = bytearray(whole)
+            whole += chunk
+    return whole
+
+
+def expanded_records(header: BatchHeader, batch: memoryview) -> Buffer:
+    """The records of a batch, decompressed; `ExpandsTooFar` when they are more than any batch may have."""
+    records = batch[HEADER_BYTES:]
+    return records if header.codec_number == Codec.NONE else decompress(header.codec_number, records)
+
+
+def expansion_max(codec_number: int, data: Buffer) -> int | None:
+    """The most that the data can expand to, where that is known without a look at all of it."""
+    view = memoryview(data)
+    if codec_number != Codec.SNAPPY:
+        return len(view) if codec_number == Codec.NONE else None
+    copied_bytes, in_bytes = _SNAPPY_COPY_BYTES
+    bytes_max = len(view) * copied_bytes // in_bytes
+    if bytes(view[:8]) == _SNAPPY_MAGIC:
+        return bytes_max
+    try:
+        return min(bytes_max, cramjam.snappy.decompress_raw_len(view))
+    except cramjam.DecompressionError:
+        return 0  # which `decompress_chunks` refuses
 
 
 def decompress_chunks(
     codec_number: int, data: Buffer, chunk_bytes_max: int = CHUNK_BYTES_MAX
 ) -> Iterator[bytes | memoryview]:
-    """The decompressed data in order, in chunks of 1 to `chunk_bytes_max` bytes.
+    """The decompressed data in order, in chunks of at most `chunk_bytes_max` bytes, of which some may be empty.
 
     Chunks come before the end of the data is seen: only an iteration that ends proves that the data is whole.
     """
@@ -131,8 +170,7 @@ def _decompress_gzip(view: memoryview, chunk_bytes_max: int) -> Iterator[bytes]:
                 chunk = member.decompress(piece, chunk_bytes_max)
             except zlib.error as error:
                 raise CorruptBatch(f"gzip: {error}") from error
-            if chunk:
-                yield chunk
+            yield chunk
         position -= len(member.unused_data)
         rest = view[position:]
         if len(rest) <= _GZIP_REST_BYTES_MAX or bytes(rest[:3]) != _GZIP_MAGIC:
@@ -157,12 +195,15 @@ def _decompress_snappy(view: memoryview, chunk_bytes_max: int) -> Iterator[memor
     while len(view) - position >= _SNAPPY_LENGTH.size:
         if bytes(view[position : position + 8]) == _SNAPPY_MAGIC:
             position += header_bytes
+            yield view[:0]
             continue
         (length,) = _SNAPPY_LENGTH.unpack_from(view, position)
         position += _SNAPPY_LENGTH.size
         if not 0 < length <= len(view) - position:
             raise CorruptBatch(f"snappy block of {length} bytes, but {len(view) - position} are left")
-        yield from _slices(_decompress_snappy_block(view[position : position + length]), chunk_bytes_max)
+        block = _decompress_snappy_block(view[position : position + length])
+        yield block[:chunk_bytes_max]
+        yield from _slices(block[chunk_bytes_max:], chunk_bytes_max)
         position += length
 
 
@@ -171,8 +212,8 @@ def _decompress_snappy_block(block: memoryview) -> memoryview:
         raise CorruptBatch("snappy block of no bytes")
     try:
         claimed_bytes = cramjam.snappy.decompress_raw_len(block)
-        # The best that snappy can do is a copy of 64 bytes in 3.
-        if claimed_bytes * 3 > len(block) * 64:
+        copied_bytes, in_bytes = _SNAPPY_COPY_BYTES
+        if claimed_bytes * in_bytes > len(block) * copied_bytes:
             raise CorruptBatch(f"snappy block of {len(block)} bytes claims to hold {claimed_bytes}")
         return memoryview(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
@@ -210,7 +251,7 @@ def _decompress_lz4(view: memoryview, chunk_bytes_max: int) -> Iterator[bytes]:
 
 
 def _decompress_zstd(view: memoryview, chunk_bytes_max: int) -> Iterator[bytes]:
-    _check_first_zstd_frame(view)
+    yield from _check_first_zstd_frame(view)
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
     read_bytes = min(chunk_bytes_max, _ZSTD_BLOCK_BYTES_MAX)
     with decompressor.stream_reader(view, read_across_frames=True) as reader:
@@ -222,17 +263,23 @@ def _decompress_zstd(view: memoryview, chunk_bytes_max: int) -> Iterator[bytes]:
             if not chunk:
                 return
             yield chunk
+            # Memory is taken before it is known how much comes: little for what is small, more for what is not.
+            read_bytes = min(chunk_bytes_max, 2 * read_bytes)
 
 
-def _check_first_zstd_frame(view: memoryview) -> None:
-    """Refuses a first frame that is cut short, which the library reads without a word.
+def _check_first_zstd_frame(view: memoryview) -> Iterator[bytes]:
+    """Refuses a first frame that is cut short, which the library reads without a word. Yields empty chunks alone.
 
     Kafka's Java code notices it in the first frame with data only, so later ones are not looked at.
     """
     position, end = 0, len(view)
+    pieces = 0
     try:
         while (magic := _UINT32_LITTLE.unpack_from(view, position)[0]) & ~0xF == _ZSTD_SKIPPABLE_MAGIC:
             position += 8 + _UINT32_LITTLE.unpack_from(view, position + 4)[0]
+            pieces += 1
+            if pieces % _ZSTD_BLOCKS_TOGETHER == 0:
+                yield b""
         if magic != _ZSTD_MAGIC:
             raise CorruptBatch("not a zstd frame")
         descriptor = view[position + 4]
@@ -244,6 +291,9 @@ def _check_first_zstd_frame(view: memoryview) -> None:
             position += 3 + (1 if kind == _ZSTD_RUN_LENGTH_BLOCK else length)
             if position > end:
                 raise CorruptBatch("zstd data ends too early")
+            pieces += 1
+            if pieces % _ZSTD_BLOCKS_TOGETHER == 0:
+                yield b""
     except (IndexError, struct.error) as error:
         raise CorruptBatch("zstd data ends too early") from error
     has_checksum = bool(descriptor & 0x04)

@@ -16,16 +16,13 @@ from typing import Final
 from barnabas.base.errors import CorruptBatch, InvalidRecords
 from barnabas.records.batch import HEADER_BYTES, BatchHeader, Buffer, check_header, read_header
 from barnabas.records.builder import Header, Record
-from barnabas.records.compression import decompress_chunks
-
-RECORD_BYTES_MAX: Final = 128 << 20
-"""More than a request may have (`socket.request.max.bytes`, 100 MiB), so only a bomb is larger."""
+from barnabas.records.compression import EXPANDED_BYTES_MAX, decompress_chunks
 
 _VARINT_BITS: Final = 32
 _VARLONG_BITS: Final = 64
 
 
-def read_records(batch: Buffer, record_bytes_max: int = RECORD_BYTES_MAX) -> Iterator[Record]:
+def read_records(batch: Buffer, record_bytes_max: int = EXPANDED_BYTES_MAX) -> Iterator[Record]:
     """Every record of a batch, in order. Only an iteration that ends proves that the batch is well formed."""
     view = memoryview(batch)
     if len(view) < HEADER_BYTES:
@@ -161,7 +158,7 @@ class _ChunkStream:
         return memoryview(b"".join(parts))
 
     def _advance(self) -> bool:
-        chunk = next(self._chunks, None)
+        chunk = next(filter(len, self._chunks), None)
         self._chunk = memoryview(b"" if chunk is None else chunk)
         self._position = 0
         return chunk is not None

@@ -25,6 +25,7 @@ from barnabas.storage.producer_state import Origin
 from barnabas.storage.slices import FileSlice
 from barnabas.storage.staging import Appended
 from barnabas.storage.transaction_index import AbortedTransaction
+from barnabas.storage.validate import AcceptedBatch
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 _WRITTEN_BYTES_MAX: Final = 16 << 10
@@ -59,6 +60,7 @@ class Partition:
     """See the module's text."""
 
     __slots__ = (
+        "is_admitting",
         "is_closed",
         "isr",
         "leader",
@@ -87,6 +89,8 @@ class Partition:
         self.traffic = log.traffic
         self.on_failure = on_failure
         self.is_closed = False
+        self.is_admitting = False
+        """Whether clients' batches wait to be checked (`barnabas.replication.admission`); those that come wait, too."""
         self.leader = -1
         self.leader_epoch: LeaderEpoch = NO_EPOCH
         self.partition_epoch = 0
@@ -124,8 +128,26 @@ class Partition:
                 f"{len(self.isr)} replicas are in sync, but min.insync.replicas is {needed}",
             )
 
+    def append_usual(self, batch: Buffer) -> Appended | None:
+        """Stages a client's batch if it is one of those that clients send most; others are left to `Admission`."""
+        if self.is_admitting:
+            return None
+        try:
+            return self.log.append_usual(batch, self.leader_epoch)
+        except DiskFailed as failure:  # it had to roll
+            self.on_failure(self, failure)
+            raise
+
+    def append_checked(self, batch: AcceptedBatch) -> Appended:
+        """Stages a client's batch that `Admission` has had checked."""
+        try:
+            return self.log.append_accepted([batch], self.leader_epoch)
+        except DiskFailed as failure:
+            self.on_failure(self, failure)
+            raise
+
     def append(self, records: Buffer, origin: Origin = Origin.CLIENT) -> Appended:
-        """Stages a batch; it is in the log when the tick has written it."""
+        """Stages a batch, however long that takes; it is in the log when the tick has written it."""
         try:
             return self.log.append(records, self.leader_epoch, origin)
         except DiskFailed as failure:  # it had to roll

@@ -13,7 +13,7 @@ Owner: the broker's event loop.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Final, TypeAlias
@@ -21,10 +21,12 @@ from uuid import UUID
 
 from barnabas.base.errors import BarnabasError, DiskFailed, DiskFull
 from barnabas.base.ids import NO_EPOCH, SteadyMs, TopicPartition
+from barnabas.base.pausing import in_slices
 from barnabas.base.texts import shortened
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.metadata.deletions import Deletions
 from barnabas.metadata.image import INTERNAL_TOPICS, ClusterImage, Topic
+from barnabas.metadata.image import Partition as PartitionImage
 from barnabas.replication.partition import Partition
 from barnabas.replication.workers import perform
 from barnabas.storage.log import Log
@@ -42,6 +44,8 @@ logger = logging.getLogger(__name__)
 ConfigOfTopic: TypeAlias = Callable[[ClusterImage, str], LogConfig]
 
 _RETRY_INTERVAL_MS: Final = 5_000
+_SLICE_LENGTH: Final = 64
+"""Partitions that are looked at before others have their turn: two or three milliseconds."""
 
 
 class Replicas:
@@ -166,6 +170,7 @@ class Replicas:
             await self._applied.wait_for(lambda: predicate(self.image))
 
     async def apply(self, image: ClusterImage) -> None:
+        """Brings about what the image says; in slices, because a topic may have ten thousand partitions."""
         self._coming = image
         unserved = {name.topic for name in self._unserved}
         changed = [
@@ -179,12 +184,14 @@ class Replicas:
             if name not in image.topics or image.topics[name].id != topic.id
         ]
         deleted = await self._deletions.recorded([topic.id for topic in gone])
-        await self._perform([work for topic in gone for work in self._remove(topic, is_deleted=topic.id in deleted)])
-        await self._perform([work for topic in changed for work in self._evict(topic)])
-        await self._create_all(image, changed)
-        for topic in changed:
-            self._lead(topic)
-        self._configure(image)
+        await self._remove(gone, deleted)
+        await self._evict(changed)
+        await self._create(image, changed)
+        partitions = ((topic, one) for topic in changed for one in topic.partitions)
+        async for together in in_slices(partitions, _SLICE_LENGTH):
+            for topic, one in together:
+                self._lead(topic, one)
+        await self._configure(image)
         self.image = image
         self._is_started = True
         self._found.clear()
@@ -197,45 +204,53 @@ class Replicas:
             for work in works:
                 group.create_task(perform(work, self._workers))
 
-    def _remove(self, topic: Topic, *, is_deleted: bool) -> list[Work]:
+    async def _remove(self, topics: Collection[Topic], deleted: Collection[UUID]) -> None:
         """A topic that is not there, though nobody has deleted it, is only not served: its metadata may come back."""
-        works: list[Work] = []
-        self.traffic.pop(topic.name, None)
-        for name in _names(topic):
-            self._unserved.pop(name, None)
-            self._uncreated.discard(name)
-            self._stop_serving(name)
-            if is_deleted:
-                self._logs.directories.forget_lost(name)
-            holder = self._logs.directories.holder(name)
-            if is_deleted and holder is not None and holder.topic_ids.get(name) == topic.id:
-                works.append(self._logs.deletion(name))
-        if not is_deleted:
-            logger.error("topic %s is gone from the metadata, but was not deleted: its files are kept", topic.name)
-        return works
+        for topic in topics:
+            self.traffic.pop(topic.name, None)
+            if topic.id not in deleted:
+                logger.error("topic %s is gone from the metadata, but was not deleted: its files are kept", topic.name)
+        names = ((topic, name) for topic in topics for name in _names(topic))
+        async for together in in_slices(names, _SLICE_LENGTH):
+            leaving = [name for topic, name in together if self._leave(topic, name, is_deleted=topic.id in deleted)]
+            await self._perform(self._logs.deletions(leaving))
 
-    def _evict(self, topic: Topic) -> list[Work]:
-        """What is left of an earlier topic of this name, whose removal has failed, is set aside once more."""
-        works: list[Work] = []
-        for name in _names(topic):
-            holder = self._logs.directories.holder(name)
-            if holder is not None and holder.topic_ids.get(name, topic.id) != topic.id:
-                works.append(self._logs.deletion(name, is_stray=True))
-        return works
+    def _leave(self, topic: Topic, name: TopicPartition, *, is_deleted: bool) -> bool:
+        """Takes a partition of a topic that is gone out of service; whether its files must go, too."""
+        self._unserved.pop(name, None)
+        self._uncreated.discard(name)
+        self._stop_serving(name)
+        if not is_deleted:
+            return False
+        self._logs.directories.forget_lost(name)
+        holder = self._logs.directories.holder(name)
+        return holder is not None and holder.topic_ids.get(name) == topic.id
+
+    async def _evict(self, topics: Iterable[Topic]) -> None:
+        """What is left of earlier topics of these names, whose removal has failed, is set aside once more."""
+        names = ((topic, name) for topic in topics for name in _names(topic))
+        async for together in in_slices(names, _SLICE_LENGTH):
+            strays = [name for topic, name in together if self._is_of_another(topic, name)]
+            await self._perform(self._logs.deletions(strays, is_stray=True))
+
+    def _is_of_another(self, topic: Topic, name: TopicPartition) -> bool:
+        holder = self._logs.directories.holder(name)
+        return holder is not None and holder.topic_ids.get(name, topic.id) != topic.id
 
     def _may_hold(self, topic: Topic) -> bool:
         return self._logs.directories.may_hold(topic.id, _names(topic))
 
-    async def _create_all(self, image: ClusterImage, topics: Iterable[Topic]) -> None:
+    async def _create(self, image: ClusterImage, topics: Iterable[Topic]) -> None:
         """Makes the logs that are missing. One for which there is no room now is `retry`'s."""
         refusals: dict[TopicPartition, BarnabasError] = {}
-        creations = [one for topic in topics for one in self._creations(image, topic, refusals)]
-        await self._perform([creation for _, creation in creations])
-        for name, creation in creations:
-            if isinstance(creation.error, DiskFull):
-                self._uncreated.add(name)
-            else:
-                self._uncreated.discard(name)
+        missing = (one for topic in topics for one in self._creations(image, topic, refusals))
+        async for together in in_slices(missing, _SLICE_LENGTH):
+            await self._perform([creation for _, creation in together])
+            for name, creation in together:
+                if isinstance(creation.error, DiskFull):
+                    self._uncreated.add(name)
+                else:
+                    self._uncreated.discard(name)
         if refusals:
             name, first = next(iter(refusals.items()))
             logger.error("%d partitions cannot be created, %s among them: %s", len(refusals), name, first)
@@ -246,13 +261,14 @@ class Replicas:
         """A partition of the first image may lie in a directory that is offline; one that comes later is new."""
         known = self.image.topics.get(topic.name)
         known_count = len(known.partitions) if known is not None and known.id == topic.id else 0
+        config = None
         for one in topic.partitions:
             name = TopicPartition(topic.name, one.index)
             if self._broker_id not in one.replicas or self._has_log(name, topic.id):
                 continue
             is_new = name in self._uncreated or (self._is_started and one.index >= known_count)
+            config = config or self._config_of_topic(image, topic.name)
             try:
-                config = self._config_of_topic(image, topic.name)
                 yield name, self._logs.creation(name, topic.id, config, is_new=is_new)
             except BarnabasError as error:
                 refusals[name] = error
@@ -273,23 +289,22 @@ class Replicas:
         except KafkaError:
             return None
 
-    def _lead(self, topic: Topic) -> None:
-        for one in topic.partitions:
-            name = TopicPartition(topic.name, one.index)
-            log = self._log_of(name, topic.id)
-            is_leader = one.leader == self._broker_id and one.leader_epoch != NO_EPOCH
-            if log is None and is_leader:
-                self._unserved[name] = topic.id
-            else:
-                self._unserved.pop(name, None)
-            if log is None or not is_leader:
-                self._stop_serving(name)
-                continue
-            partition = self._partitions.get(name)
-            if partition is None:
-                log.traffic = self.traffic.setdefault(topic.name, log.traffic)
-                partition = self._partitions[name] = Partition(name, topic.id, log, self._on_failure)
-            partition.lead(one.leader, one.leader_epoch, one.isr, one.replicas)
+    def _lead(self, topic: Topic, one: PartitionImage) -> None:
+        name = TopicPartition(topic.name, one.index)
+        log = self._log_of(name, topic.id)
+        is_leader = one.leader == self._broker_id and one.leader_epoch != NO_EPOCH
+        if log is None and is_leader:
+            self._unserved[name] = topic.id
+        else:
+            self._unserved.pop(name, None)
+        if log is None or not is_leader:
+            self._stop_serving(name)
+            return
+        partition = self._partitions.get(name)
+        if partition is None:
+            log.traffic = self.traffic.setdefault(topic.name, log.traffic)
+            partition = self._partitions[name] = Partition(name, topic.id, log, self._on_failure)
+        partition.lead(one.leader, one.leader_epoch, one.isr, one.replicas)
 
     def _has_log(self, name: TopicPartition, topic_id: UUID) -> bool:
         """Whether there is one, be it one that cannot be used."""
@@ -306,13 +321,23 @@ class Replicas:
             partition.close()
         return partition
 
-    def _configure(self, image: ClusterImage) -> None:
+    async def _configure(self, image: ClusterImage) -> None:
         """Swaps in the settings of topics whose own, or the broker's, have changed."""
-        is_broker_changed = image.broker_configs != self.image.broker_configs
-        for partition in self._partitions.values():
-            topic = partition.name.topic
-            if is_broker_changed or image.configs_of_topic(topic) is not self.image.configs_of_topic(topic):
-                partition.log.config = self._config_of_topic(image, topic)
+        before, after = self.image.topic_configs, image.topic_configs
+        if image.broker_configs != self.image.broker_configs:
+            names = [*image.topics]
+        elif after is not before:
+            names = [name for name in {**before, **after} if before.get(name) is not after.get(name)]
+        else:
+            return
+        topics = (image.topics[name] for name in names if name in image.topics)
+        async for together in in_slices(topics, _SLICE_LENGTH):
+            for topic in together:
+                config = self._config_of_topic(image, topic.name)
+                for one in topic.partitions:
+                    partition = self._partitions.get((topic.name, one.index))
+                    if partition is not None:
+                        partition.log.config = config
 
     def drop(self, names: Iterable[TopicPartition]) -> None:
         """Their directory has failed: they are not served any more."""

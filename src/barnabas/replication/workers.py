@@ -8,10 +8,17 @@ from barnabas.storage.work import Work
 
 
 async def perform(work: Work, workers: Executor) -> None:
-    """Runs a job in a worker and finishes it here; a failure is told to the job, whose owner deals with it."""
-    try:
-        await asyncio.get_running_loop().run_in_executor(workers, work.run)
-    except DiskFailed as error:
-        work.failed(error)
-    else:
-        work.finish()
+    """Runs a job in a worker and finishes it here, and so what follows it.
+
+    A failure is told to the job, whose owner deals with it.
+    """
+    loop = asyncio.get_running_loop()
+    due: Work | None = work
+    while due is not None:
+        try:
+            await loop.run_in_executor(workers, due.run)
+        except DiskFailed as error:
+            due.failed(error)
+            return
+        due.finish()
+        due = due.following()

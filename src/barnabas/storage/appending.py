@@ -18,6 +18,7 @@ anything but the page cache.
 """
 
 import logging
+from collections.abc import Sequence
 from random import Random
 
 from barnabas.base.clock import Clock
@@ -34,14 +35,15 @@ from barnabas.storage.handles import Handles
 from barnabas.storage.producer_state import Duplicate, Origin
 from barnabas.storage.producers import Producers
 from barnabas.storage.replay import track_producer
-from barnabas.storage.segment import FoundTimestamp, Segment
+from barnabas.storage.segment import Segment
 from barnabas.storage.segments import Segments
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.snapshots import Snapshots
 from barnabas.storage.staging import Appended, LogRead, Staged
+from barnabas.storage.timestamp_lookup import FoundTimestamp, TimestampLookup
 from barnabas.storage.traffic import TopicTraffic
 from barnabas.storage.transaction_index import AbortedTransaction
-from barnabas.storage.validate import accept_batch
+from barnabas.storage.validate import AcceptedBatch, BatchCheck, accept_batch
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ class AppendableLog:
     """See the module's text."""
 
     __slots__ = (
+        "_announced",
         "_clock",
         "_doomed",
         "_failure",
@@ -125,6 +128,8 @@ class AppendableLog:
         self._doomed: list[tuple[SteadyMs, Segment]] = []
         self.traffic = TopicTraffic()
         """Its own until it is served with the other partitions of its topic."""
+        self._announced: tuple[Segment, ...] = ()
+        """Compacted segments that are about to take the place of others."""
         self.truncations = 0
 
     # -- facts ---------------------------------------------------------------------------------------------------
@@ -155,25 +160,46 @@ class AppendableLog:
 
         A retried batch that the log has already is not staged again; the answer says where it is.
         """
+        if origin is Origin.CLIENT:
+            usual = self.append_usual(records, leader_epoch)
+            return self.append_accepted([self.check(records).finish()], leader_epoch) if usual is None else usual
         if not records:
             raise InvalidRecords("there is no batch to append")
         now_ms = self._clock.now_ms()
-        config, size_bytes = self.config, len(records)
-        if config.is_stored_as_sent and size_bytes <= config.max_message_bytes:
-            # What is sent most: one batch that needs nothing but its offsets. One call of the kernel does it all.
-            is_client = origin is Origin.CLIENT
-            header = kernel.admit_batch(
-                records,
-                self._staged_end,
-                leader_epoch,
-                config.is_compacted,
-                now_ms,
-                config.message_timestamp_before_max_ms if is_client else LONG_MAX,
-                config.message_timestamp_after_max_ms if is_client else LONG_MAX,
-            )
+        config = self.config
+        if len(records) <= config.usual_bytes_max:
+            # The broker's own coordinators write one batch that needs nothing but its offsets, at a time they know.
+            bounds = (LONG_MAX, LONG_MAX)
+            header = kernel.admit_batch(records, self._staged_end, leader_epoch, config.is_compacted, now_ms, *bounds)
             if header is not None:
                 return self._append_admitted(records, header, origin, now_ms)
-        return self._append_all(records, leader_epoch, origin, now_ms)
+        accepted = [accept_batch(batch, self.config, now_ms, origin) for _, batch in split_batches(records)]
+        return self.append_accepted(accepted, leader_epoch, origin)
+
+    def append_usual(self, batch: Buffer, leader_epoch: LeaderEpoch) -> Appended | None:
+        """Stages what clients send most: one batch that needs nothing but its offsets. One call of the kernel does it.
+
+        None leaves the batch to `check` and `append_accepted`: it is compressed, or large, or something is wrong.
+        """
+        config, now_ms = self.config, self._clock.now_ms()
+        if len(batch) > config.usual_bytes_max:
+            return None
+        header = kernel.admit_batch(
+            batch,
+            self._staged_end,
+            leader_epoch,
+            config.is_compacted,
+            now_ms,
+            config.message_timestamp_before_max_ms,
+            config.message_timestamp_after_max_ms,
+        )
+        return None if header is None else self._append_admitted(batch, header, Origin.CLIENT, now_ms)
+
+    def check(self, batch: Buffer) -> BatchCheck:
+        """What must be done with a client's batch before `append_accepted` takes it; it may take long."""
+        if not batch:
+            raise InvalidRecords("there is no batch to append")
+        return BatchCheck(memoryview(batch), self.config, self._clock.now_ms(), Origin.CLIENT)
 
     def _append_admitted(self, batch: Buffer, header: BatchHeader, origin: Origin, now_ms: TimestampMs) -> Appended:
         """Stages a batch that has been checked and has its offsets. Should it be refused now, they do no harm."""
@@ -188,13 +214,10 @@ class AppendableLog:
         self._stage(header, batch)
         return Appended(header.base_offset, last_offset, NO_TIMESTAMP)
 
-    def _append_all(self, records: Buffer, leader_epoch: LeaderEpoch, origin: Origin, now_ms: TimestampMs) -> Appended:
-        """Stages all batches of a buffer, or none. A client sends one."""
-        if origin is Origin.CLIENT:
-            batches = [memoryview(records)]
-        else:
-            batches = [batch for _, batch in split_batches(records)]
-        accepted = [accept_batch(batch, self.config, now_ms, origin) for batch in batches]
+    def append_accepted(
+        self, accepted: Sequence[AcceptedBatch], leader_epoch: LeaderEpoch, origin: Origin = Origin.CLIENT
+    ) -> Appended:
+        """Stages batches that have been checked: all of them, or none."""
         total_bytes, count = 0, 0
         for header, batch, _ in accepted:
             total_bytes += len(batch)
@@ -205,7 +228,8 @@ class AppendableLog:
                     return Appended(duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, True)
         base_offset = self._staged_end
         self._check_fits(total_bytes)
-        self._make_room(total_bytes, accepted[0].header.max_timestamp, base_offset + count - 1, now_ms)
+        last_offset = base_offset + count - 1
+        self._make_room(total_bytes, accepted[0].header.max_timestamp, last_offset, self._clock.now_ms())
         for header, batch, _ in accepted:
             self._stage(assign(header, batch, self._staged_end, leader_epoch), batch)
         return Appended(base_offset, self._staged_end - 1, accepted[0].append_time_ms)
@@ -374,12 +398,22 @@ class AppendableLog:
         self._written = None
 
     def find_timestamp(self, target: TimestampMs) -> FoundTimestamp | None:
-        """The first record whose timestamp is at least `target`."""
-        return self.segments.find_timestamp(target, self.log_start_offset)
+        """The first record whose timestamp is at least `target`, however long it takes to find it."""
+        first_offset = self.log_start_offset
+        while (look := self.look_for_timestamp(target, first_offset)) is not None:
+            if (found := look.run()) is not None:
+                return found
+            first_offset = look.header.next_offset
+        return None
 
     def find_largest_timestamp(self) -> FoundTimestamp | None:
         """The first record with the largest timestamp of all."""
-        return self.segments.find_largest_timestamp(self.log_start_offset)
+        largest = self.segments.largest_timestamp
+        return None if largest < 0 else self.find_timestamp(largest)
+
+    def look_for_timestamp(self, target: TimestampMs, first_offset: Offset) -> TimestampLookup | None:
+        """One step of `find_timestamp`, from `first_offset` on: the look into a batch may be for a worker thread."""
+        return self.segments.look_for_timestamp(target, max(first_offset, self.log_start_offset))
 
     def aborted_transactions(self, offset: Offset, upper_offset: Offset) -> list[AbortedTransaction]:
         """The aborted transactions that a reader of this range must leave out."""

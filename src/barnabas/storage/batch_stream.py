@@ -8,7 +8,6 @@ have is not believed before the checksum of those bytes has been found right.
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from barnabas.base.errors import CorruptBatch
 from barnabas.base.filesystem import File
 from barnabas.base.ids import Position
 from barnabas.records import kernel
@@ -118,7 +117,12 @@ def _continues_after(file: File, position: Position, bad: BatchHeader, size: int
     return header.magic == MAGIC and header.length >= HEADER_BYTES - PREFIX_BYTES
 
 
-def walk_batch(header: BatchHeader, batch: memoryview) -> RecordSummary:
+class WalkedBatch(NamedTuple):
+    summary: RecordSummary
+    expanded_bytes: int
+
+
+def walk_batch(header: BatchHeader, batch: memoryview) -> WalkedBatch:
     """Walks the records, decompressed in bounded chunks; `CorruptBatch` when they are not what the header says.
 
     Offset deltas may have gaps, because compaction leaves some.
@@ -129,18 +133,17 @@ def walk_batch(header: BatchHeader, batch: memoryview) -> RecordSummary:
     records = batch[HEADER_BYTES:]
     if header.codec_number == Codec.NONE or not header.count:
         walker.feed(records)
-    else:
-        for chunk in decompress_chunks(header.codec_number, records):
-            walker.feed(chunk)
-    return walker.finish()
+        return WalkedBatch(walker.finish(), len(records))
+    expanded_bytes = 0
+    for chunk in decompress_chunks(header.codec_number, records):
+        walker.feed(chunk)
+        expanded_bytes += len(chunk)
+    return WalkedBatch(walker.finish(), expanded_bytes)
 
 
-def records_problem(header: BatchHeader, batch: memoryview) -> str | None:
-    """What is wrong with the records of a batch, seen from its header; None when nothing is."""
-    try:
-        summary = walk_batch(header, batch)
-    except CorruptBatch as error:
-        return str(error)
-    if header.count and not header.is_log_append_time and summary.max_timestamp != header.max_timestamp:
-        return f"the largest timestamp is {summary.max_timestamp}, but the header says {header.max_timestamp}"
+def records_problem(header: BatchHeader, walked: WalkedBatch) -> str | None:
+    """What the header says wrongly about the records; None when nothing is wrong."""
+    max_timestamp = walked.summary.max_timestamp
+    if header.count and not header.is_log_append_time and max_timestamp != header.max_timestamp:
+        return f"the largest timestamp is {max_timestamp}, but the header says {header.max_timestamp}"
     return None

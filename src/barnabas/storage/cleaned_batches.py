@@ -4,6 +4,7 @@
 |------------------------------------------------|------------------------------------------------------------------|
 | of an aborted transaction                      | nothing                                                          |
 | beyond what the key map covers                 | all of it                                                        |
+| data that expands to more than a batch may     | all of it; an older version took it, and nobody knows its keys   |
 | data                                           | the records that are the newest of their key                     |
 | data, of which a tombstone is left             | the same, with a delete horizon: now + `delete.retention.ms`     |
 | data, its delete horizon has passed            | the newest records that are no tombstones                        |
@@ -13,7 +14,7 @@
 A batch of which nothing is left vanishes, unless it is the last of a known producer (the sequence that comes next must
 survive), or the last of the segment that is being written (it tells how far that one reaches): then it stays as a
 header without records. Offsets, sequences, leader epoch and producer stay as they were, so the deltas in a batch now
-have gaps.
+have gaps. After a batch whose keys nobody knows no tombstone goes: it might be the one that hides a record in there.
 
 Pure: no I/O, no clock.
 """
@@ -22,13 +23,13 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from barnabas.base.errors import ExpandsTooFar
 from barnabas.base.ids import NO_TIMESTAMP, Offset, ProducerEpoch, ProducerId, TimestampMs
 from barnabas.base.settings import LONG_MAX
 from barnabas.records import kernel
 from barnabas.records.batch import (
     CONTROL,
     DELETE_HORIZON,
-    HEADER_BYTES,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
     BatchHeader,
@@ -37,10 +38,9 @@ from barnabas.records.batch import (
     read_header,
 )
 from barnabas.records.checksum import with_records
-from barnabas.records.compression import compress, decompress
+from barnabas.records.compression import compress, expanded_records
 from barnabas.records.control import EndTransactionMarker, read_batch_marker
 from barnabas.records.kernel import FilteredRecords, KeyOffsets
-from barnabas.records.reader import RECORD_BYTES_MAX
 from barnabas.storage.producer_state import ProducerState
 from barnabas.storage.transaction_index import AbortedTransaction
 
@@ -147,7 +147,9 @@ class BatchCleaner:
         "_tails",
         "_transactions",
         "delete_retention_ms",
+        "first_unread_offset",
         "now_ms",
+        "unread_count",
     )
 
     def __init__(
@@ -170,6 +172,9 @@ class BatchCleaner:
         self._compression_level = compression_level
         self.now_ms = now_ms
         self.delete_retention_ms = delete_retention_ms
+        self.unread_count = 0
+        """Batches that were kept because they expand too far."""
+        self.first_unread_offset: Offset | None = None
 
     def clean(self, header: BatchHeader, batch: memoryview, *, is_last: bool) -> CleanedBatch | None:
         """None when the batch vanishes; with `is_last` it never does."""
@@ -180,10 +185,19 @@ class BatchCleaner:
         elif header.base_offset > self._latest_offset:
             cleaned = CleanedBatch(header, batch)
         else:
-            cleaned = self._clean_data(header, batch)
+            try:
+                cleaned = self._clean_data(header, batch)
+            except ExpandsTooFar:
+                cleaned = self._keep_unread(header, batch)
         if cleaned is None and (is_last or self._is_tail(header)):
             return _emptied(header)
         return cleaned
+
+    def _keep_unread(self, header: BatchHeader, batch: memoryview) -> CleanedBatch:
+        if not self.unread_count:
+            self.first_unread_offset = header.base_offset
+        self.unread_count += 1
+        return CleanedBatch(header, batch)
 
     def _is_tail(self, header: BatchHeader) -> bool:
         tail = self._tails.get(header.producer_id) if header.has_producer else None
@@ -201,7 +215,7 @@ class BatchCleaner:
         horizon_ms = header.delete_horizon_ms
         if horizon_ms is not None:
             return CleanedBatch(header, batch) if self.now_ms < horizon_ms else None
-        return self._rebuilt(header, self._records(header, batch), self._nothing_newer, self._new_horizon_ms)
+        return self._rebuilt(header, expanded_records(header, batch), self._nothing_newer, self._new_horizon_ms)
 
     def _clean_data(self, header: BatchHeader, batch: memoryview) -> CleanedBatch | None:
         if not header.count:
@@ -210,14 +224,15 @@ class BatchCleaner:
         # so such a one neither goes nor begins to wait.
         is_covered = header.last_offset <= self._latest_offset
         horizon_ms = header.delete_horizon_ms
-        records = self._records(header, batch)
+        records = expanded_records(header, batch)
+        is_due = is_covered and horizon_ms is not None and horizon_ms <= self.now_ms
         filtered = kernel.filter_records(
             records,
             header.count,
             header.base_offset,
             header.base_timestamp,
             self._newest,
-            drop_tombstones=is_covered and horizon_ms is not None and horizon_ms <= self.now_ms,
+            drop_tombstones=is_due and not self.unread_count,
             new_base_timestamp=header.base_timestamp,
         )
         if not filtered.count:
@@ -231,12 +246,6 @@ class BatchCleaner:
     @property
     def _new_horizon_ms(self) -> TimestampMs:
         return min(self.now_ms + self.delete_retention_ms, LONG_MAX)
-
-    def _records(self, header: BatchHeader, batch: memoryview) -> Buffer:
-        records = batch[HEADER_BYTES:]
-        if header.codec_number == Codec.NONE:
-            return records
-        return decompress(header.codec_number, records, RECORD_BYTES_MAX)
 
     def _rebuilt(self, header: BatchHeader, records: Buffer, newest: KeyOffsets, horizon_ms: int) -> CleanedBatch:
         """The survivors with a delete horizon, which takes the place of the base timestamp."""

@@ -4,14 +4,17 @@
 was handed over; one that is lost or old only costs work. A log that was truncated below it must say so
 (`truncated`), because other records stand there now.
 
-Owner: the thread that owns the logs. It asks for the next piece of work, has a worker run it, and finishes it. There
-are never more passes under way than `log.cleaner.threads`, and never two over one log. After it found nothing to do,
-the cleaner looks again when `log.cleaner.backoff.ms` have passed.
+Owner: the thread that owns the logs. It lets the cleaner look at the logs, some at a time, then asks for the next piece
+of work, has a worker run it, and finishes it; each piece is followed by the next one, so that nothing but the throttle
+(`log.cleaner.io.max.bytes.per.second`) slows compaction down. There are never more passes under way than
+`log.cleaner.threads`, and never two over one log. After it found nothing to do, the cleaner looks again when
+`log.cleaner.backoff.ms` have passed.
 """
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
 from random import Random
 from threading import Lock
 from typing import Final, TypeAlias
@@ -21,6 +24,7 @@ from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed, DiskFu
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.logs import RepeatedWarning
+from barnabas.records.compression import EXPANDED_BYTES_MAX
 from barnabas.storage.checkpoints import CLEANER_OFFSETS, CorruptCheckpoint, read_offsets, write_offsets
 from barnabas.storage.cleaning import SECRET_BYTES, CleanerSettings, CleaningJob, CleaningTotals
 from barnabas.storage.compaction import Cleanable, find_cleanable, first_dirty_offset, is_roll_due
@@ -39,6 +43,8 @@ _IO_BYTES_MIN: Final = 64 * 1024
 _IO_BYTES_MAX: Final = 64 << 20
 """Whatever the settings say, a pass takes no more memory than this for its keys, and to read and write with."""
 _WARNING_SECONDS: Final = 60.0
+_LOGS_TOGETHER: Final = 100
+"""Looking at one takes some ten microseconds, more when it has many segments."""
 
 _LogKey: TypeAlias = tuple[str, TopicPartition]
 """A partition may lie in two log directories for a while, when it moves from one to the other."""
@@ -54,13 +60,18 @@ class LogCleaner:
         random: Random,
         config: LogManagerConfig,
         on_failure: Callable[[str, DiskFailed], None],
+        is_served: Callable[[Log], bool] = lambda log: True,
     ) -> None:
-        """`on_failure` hears of a log directory whose disk fails; a full disk is only waited for."""
+        """`on_failure` hears of a log directory whose disk fails; a full disk is only waited for.
+
+        `is_served` tells whether a log that was looked at a while ago is still the one to compact.
+        """
         self._files = files
         self._clock = clock
         self._random = random
         self._on_failure = on_failure
         self._throttle = Throttle(clock, config.log_cleaner_io_max_bytes_per_second)
+        self._is_served = is_served
         self.reconfigure(config)
         self._offsets: dict[str, dict[TopicPartition, Offset]] = {}
         self._unwritten: list[str] = []
@@ -69,8 +80,13 @@ class LogCleaner:
         self._jobs: dict[_LogKey, CleaningJob] = {}
         self._paused: list[CleaningJob] = []
         """Those of the jobs that wait for their next turn."""
+        self._due: deque[Log] = deque()
+        """Logs that were found due, the dirtiest first."""
+        self._is_ended = False
         self._damaged: set[_LogKey] = set()
         self._waiting = RepeatedWarning(logger, clock.monotonic, _WARNING_SECONDS)
+        self._told_unread: set[_LogKey] = set()
+        """Logs of which was said that they have batches that expand too far."""
         self._look_again_ms = 0
         self._ended = CleaningTotals()
         """Of the passes that ended."""
@@ -127,6 +143,7 @@ class LogCleaner:
         directory, partition = key = _key(log)
         self.cancel(log)
         self._damaged.discard(key)
+        self._told_unread.discard(key)
         self._known(directory).pop(partition, None)
 
     def keep_only(self, directory: str, partitions: Collection[TopicPartition]) -> None:
@@ -155,20 +172,49 @@ class LogCleaner:
 
     # -- work ----------------------------------------------------------------------------------------------------
 
-    def next_job(self, logs: Iterable[Log]) -> Work | None:
-        """The next piece of work: to write a checkpoint, to go on with a pass, or to begin with the dirtiest log."""
+    def look(self, logs: Iterable[Log]) -> Iterator[None]:
+        """Finds the logs that are due; pauses after each so many of them, for the owner to do other things.
+
+        Does nothing while some are waiting, or when there was nothing to do a moment ago.
+        """
+        if self._due or len(self._jobs) >= self._config.log_cleaner_threads or self._is_backing_off:
+            return
+        found: list[tuple[float, Log]] = []
+        self.dirty_ratio_max = 0.0
+        for number, log in enumerate(logs, 1):
+            cleanable = self._cleanable_now(log)
+            if cleanable is not None:
+                found.append((cleanable.dirty_ratio, log))
+            if number % _LOGS_TOGETHER == 0:
+                yield
+        found.sort(key=lambda one: one[0], reverse=True)
+        self._due.extend(log for _, log in found)
+        if not found and not self._jobs:
+            self._back_off()
+
+    def next_job(self, logs: Iterable[Log] | None = None) -> Work | None:
+        """The next piece of work: to write a checkpoint, to go on with a pass, or to begin with the dirtiest log.
+
+        With `logs` it looks at these first.
+        """
+        if self._is_ended:
+            return None
         if self._unwritten:
             return self._checkpoint_work(self._unwritten.pop(0))
         if self._paused:
             return self._pass_work(self._paused.pop(0))
-        is_resting = self._clock.steady_ms() < self._look_again_ms
-        if len(self._jobs) >= self._config.log_cleaner_threads or is_resting:
+        if len(self._jobs) >= self._config.log_cleaner_threads:
             return None
-        job = self._begin_dirtiest(logs)
-        if job is None:
-            self._back_off()
-            return None
-        return self._pass_work(job)
+        if logs is not None:
+            for _ in self.look(logs):
+                pass
+        while self._due and not self._is_backing_off:
+            log = self._due.popleft()
+            if self._is_served(log) and (cleanable := self._cleanable_now(log)) is not None:
+                job = self._begin(log, cleanable)
+                if job is not None:
+                    return self._pass_work(job)
+        return None
 
     def roll_overdue(self, log: Log) -> bool:
         """Closes the active segment of a log that gets no appends, so that its records can be compacted in time."""
@@ -195,27 +241,23 @@ class LogCleaner:
             job.cancel()
 
     def cancel_all(self) -> None:
-        """At a stop. Workers return soon, and hand nothing over."""
+        """At a stop. Workers return soon, and hand nothing over; nothing is begun any more."""
+        self._is_ended = True
         for job in self._jobs.values():
             job.cancel()
 
-    def _begin_dirtiest(self, logs: Iterable[Log]) -> CleaningJob | None:
-        best: tuple[Log, Cleanable] | None = None
-        self.dirty_ratio_max = 0.0
-        for log in logs:
-            key = _key(log)
-            if not log.config.is_compacted or key in self._jobs or key in self._damaged:
-                continue
-            try:
-                cleanable = self.cleanable(log)
-            except DiskFailed as error:
-                self._on_failure(key[0], error)
-                continue
-            self.dirty_ratio_max = max(self.dirty_ratio_max, cleanable.dirty_ratio)
-            is_dirtier = best is None or cleanable.dirty_ratio > best[1].dirty_ratio
-            if is_dirtier and cleanable.is_due(log.config.min_cleanable_dirty_ratio):
-                best = log, cleanable
-        return None if best is None else self._begin(*best)
+    def _cleanable_now(self, log: Log) -> Cleanable | None:
+        """What there is to compact in a log, if that is due and nobody is at it."""
+        key = _key(log)
+        if not log.config.is_compacted or key in self._jobs or key in self._damaged:
+            return None
+        try:
+            cleanable = self.cleanable(log)
+        except DiskFailed as error:
+            self._on_failure(key[0], error)
+            return None
+        self.dirty_ratio_max = max(self.dirty_ratio_max, cleanable.dirty_ratio)
+        return cleanable if cleanable.is_due(log.config.min_cleanable_dirty_ratio) else None
 
     def _begin(self, log: Log, cleanable: Cleanable) -> CleaningJob | None:
         key = _key(log)
@@ -247,6 +289,7 @@ class LogCleaner:
             run=job.run,
             finish=lambda _: self._finish(job),
             failed=lambda error: self._pass_failed(job, error),
+            following=self.next_job,
         )
 
     def _finish(self, job: CleaningJob) -> None:
@@ -261,6 +304,19 @@ class LogCleaner:
         if job.end_offset is not None:
             self._known(directory)[partition] = job.end_offset
             self._unwritten.append(directory)
+            self._due.append(job.log)  # the map may have been full, or more have come meanwhile
+            self._tell_unread(key, job.totals)
+
+    def _tell_unread(self, key: _LogKey, totals: CleaningTotals) -> None:
+        if totals.unread_batches and key not in self._told_unread:
+            self._told_unread.add(key)
+            logger.warning(
+                "%s: compaction leaves alone what expands to more than %d bytes: %d in all, the first at offset %d",
+                key[1],
+                EXPANDED_BYTES_MAX,
+                totals.unread_batches,
+                totals.first_unread_offset,
+            )
 
     def _pass_failed(self, job: CleaningJob, error: DiskFailed) -> None:
         key = _key(job.log)
@@ -275,6 +331,10 @@ class LogCleaner:
         self._ended += self._jobs.pop(key).totals
         self.passes += 1
 
+    @property
+    def _is_backing_off(self) -> bool:
+        return self._clock.steady_ms() < self._look_again_ms
+
     def _back_off(self) -> None:
         self._look_again_ms = self._clock.steady_ms() + self._config.log_cleaner_backoff_ms
 
@@ -286,7 +346,8 @@ class LogCleaner:
             if not isinstance(error, DiskFull):  # then the next pass writes it, and an old one only costs work
                 self._on_failure(directory, error)
 
-        return Job(f"checkpoint compaction in {directory}", run=run, finish=lambda _: None, failed=failed)
+        title = f"checkpoint compaction in {directory}"
+        return Job(title, run=run, finish=lambda _: None, failed=failed, following=self.next_job)
 
 
 def _key(log: Log) -> _LogKey:

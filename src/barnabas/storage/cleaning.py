@@ -1,17 +1,18 @@
 """One pass of compaction over one log: read the dirty part, rewrite the segments, hand them over.
 
 ```
-owner's thread    plan                            finish                   finish  ...  done
-worker thread           run: keys, first group            run: next group
+owner's thread    plan                            finish              finish                   finish  ...  done
+worker thread           run: keys, first group            run: sync           run: next group
 ```
 
 The worker reads the old segments through its own descriptors and writes `.cleaned` ones, complete and synced; the owner
 puts them into the log, a group at a time and the oldest first, so that the disk never has to hold a second copy of more
-than one group. Of the log the worker knows only what the plan says, which never changes. When the log has changed under
-the job (it was truncated, or retention took a segment), `finish` drops the work.
+than one group. It gives them the names that decide, the worker makes those durable, and then they are in. Of the log
+the worker knows only what the plan says, which never changes. When the log has changed under the job (it was truncated,
+or retention took a segment), `finish` drops the work.
 
-Crash: the old segments or the new ones of each group, as `Log.replace_segments` has it. A group replaced without those
-after it is sound: every record that was dropped has a newer one in a later segment, old or new.
+Crash: the old segments or the new ones of each group, as `Log.announce_replacement` has it. A group replaced without
+those after it is sound: every record that was dropped has a newer one in a later segment, old or new.
 Failure: a full or failing disk leaves the old segments; the `.cleaned` files are removed, and `finish` raises.
 """
 
@@ -22,16 +23,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.base.clock import Clock
-from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed
-from barnabas.base.filesystem import Buffer, FileSystem
+from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed, ExpandsTooFar
+from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import Offset, Position, ProducerId
 from barnabas.records import kernel
-from barnabas.records.batch import HEADER_BYTES, BatchHeader, Codec
+from barnabas.records.batch import HEADER_BYTES, BatchHeader
 from barnabas.records.builder import BatchBuilder
-from barnabas.records.compression import decompress
+from barnabas.records.compression import expanded_records
 from barnabas.records.control import read_batch_marker
 from barnabas.records.kernel import KeyOffsets
-from barnabas.records.reader import RECORD_BYTES_MAX, read_records
+from barnabas.records.reader import read_records
 from barnabas.storage.cleaned_batches import BatchCleaner, CleanedTransactions, ProducerTail
 from barnabas.storage.cleaned_segments import CleanedSegments
 from barnabas.storage.compaction import Cleanable, SegmentExtent, group_segments
@@ -90,6 +91,9 @@ class CleaningTotals:
     written_bytes: int = 0
     replaced_segments: int = 0
     new_segments: int = 0
+    unread_batches: int = 0
+    """Kept as they are, because they expand to more than any batch may."""
+    first_unread_offset: Offset | None = None
 
     def __add__(self, other: "CleaningTotals") -> "CleaningTotals":
         return CleaningTotals(
@@ -137,6 +141,8 @@ class CleaningJob:
         self._latest_offset: Offset = plan.cleanable.first_dirty_offset - 1
         self._groups: list[Sequence[SourceSegment]] = []
         self._output: CleanedSegments | None = None
+        self._is_announced = False
+        """Whether the log knows what replaces the first group; the names must be synced then."""
 
     @classmethod
     def plan_for(
@@ -179,9 +185,15 @@ class CleaningJob:
         self._is_cancelled = True
 
     def run(self) -> None:
-        """The next group of segments; the first time after reading the dirty part. Blocks, and may sleep."""
+        """The next group of segments; the first time after reading the dirty part. Blocks, and may sleep.
+
+        Or, when a group is announced, what makes that durable.
+        """
         try:
             self._account()
+            if self._is_announced:
+                self._files.sync_directory(self.log.directory)
+                return
             if self._cleaner is None:
                 self._cleaner = self._prepare()
             self._cleaner.now_ms = self._clock.settled_ms()
@@ -312,20 +324,27 @@ class CleaningJob:
         """
         failure, self._failure = self._failure, None
         if self._is_cancelled:
-            self._discard()
+            self._give_up()
             return False
         group = self._groups[0] if self._groups else self.plan.sources
         if self._has_changed(group):
             logger.info("%s: the log has changed, so its compaction begins again", self.log.partition)
-            self._discard()
+            self._give_up()
             return False
         if failure is not None:
+            self._give_up()
             raise failure
+        if self._groups and not self._is_announced:
+            self._announce()
+            return True
         if self._groups:
             self._hand_over(self._groups.pop(0))
         if self._groups:
             return True
         self.end_offset = self._latest_offset + 1
+        if self._cleaner is not None:
+            self.totals.unread_batches = self._cleaner.unread_count
+            self.totals.first_unread_offset = self._cleaner.first_unread_offset
         self._cleaner = None
         self._log_end()
         return False
@@ -336,11 +355,28 @@ class CleaningJob:
             segments.floor(source.extent.base_offset) is not source.segment for source in group
         )
 
+    def _announce(self) -> None:
+        assert self._output is not None
+        self._is_announced = True
+        try:
+            self.log.announce_replacement(self._output.segments)
+        except DiskFailed:
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        """Leaves the log as it is."""
+        if self._is_announced:
+            self._is_announced = False
+            self.log.forget_replacement()
+        self._discard()
+
     def _hand_over(self, group: Sequence[SourceSegment]) -> None:
         assert self._output is not None
         old = [source.segment for source in group]
+        self._is_announced = False
         try:
-            self.log.replace_segments(old, self._output.segments)
+            self.log.complete_replacement(old)
         except DiskFailed:
             self.is_torn = self._has_changed(group)
             if not self.is_torn:
@@ -391,8 +427,12 @@ def _base_offset(source: SourceSegment) -> Offset:
 
 def _map_batch(newest: KeyOffsets, header: BatchHeader, batch: memoryview, first_dirty: Offset) -> bool:
     """Whether the map had room for every key of the batch from `first_dirty` on."""
-    count = header.count
-    records: Buffer = batch[HEADER_BYTES:]
+    if not header.count:
+        return True
+    try:
+        count, records = header.count, expanded_records(header, batch)
+    except ExpandsTooFar:
+        return True  # it stays as it is, and so do the older records of its keys
     if header.base_offset < first_dirty:
         # An earlier pass ended within this batch, when its map was full; taking all of it might fill this one, too.
         tail = BatchBuilder(base_offset=header.base_offset)
@@ -401,6 +441,4 @@ def _map_batch(newest: KeyOffsets, header: BatchHeader, batch: memoryview, first
                 tail.append(record.timestamp, record.key, None, offset=record.offset)
         count = tail.count
         records = tail.build(last_offset=header.last_offset)[HEADER_BYTES:]
-    elif header.codec_number != Codec.NONE and count:
-        records = decompress(header.codec_number, records, RECORD_BYTES_MAX)
     return newest.add_records(records, count, header.base_offset) == count

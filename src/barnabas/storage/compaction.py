@@ -32,6 +32,8 @@ from barnabas.storage.index import RELATIVE_OFFSET_MAX
 from barnabas.storage.settings import LogConfig
 
 NEVER_MS: Final = LONG_MAX
+_GROUP_LENGTH_MAX: Final = 50
+"""Segments that become one at a time: their owner renames the files of each when they are replaced."""
 
 
 class CompactableSegment(Protocol):
@@ -140,7 +142,8 @@ def group_segments(extents: Sequence[SegmentExtent], segment_bytes_max: int, ind
         size_bytes += extent.size_bytes
         index_bytes += extent.index_bytes
         is_too_much = (
-            size_bytes > segment_bytes_max
+            slot - start >= _GROUP_LENGTH_MAX
+            or size_bytes > segment_bytes_max
             or index_bytes > index_bytes_max
             or extent.end_offset - 1 - extents[start].base_offset > RELATIVE_OFFSET_MAX
         )

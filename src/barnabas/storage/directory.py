@@ -20,7 +20,7 @@ that it never speaks for files that were written to since.
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -148,6 +148,28 @@ class CheckpointFile:
         self._prepared_number += 1
         self._newest = offsets
         return CheckpointVersion(self._prepared_number, offsets)
+
+    def prepare_changes(
+        self, partitions: Iterable[TopicPartition], offsets: Mapping[TopicPartition, Offset]
+    ) -> CheckpointVersion | None:
+        """What the file says, with the offsets of these partitions as they are now; those without one are left out.
+
+        Costs little however many other partitions there are. Where nothing changes it is the version prepared last,
+        which may still be on its way to the disk; writing it once more costs nothing. None when it is not known what
+        the file says.
+        """
+        newest = self._newest
+        if newest is None:
+            return None
+        changed = [partition for partition in partitions if newest.get(partition) != offsets.get(partition)]
+        if not changed:
+            return CheckpointVersion(self._prepared_number, newest)
+        revised = dict(newest)
+        for partition in changed:
+            revised.pop(partition, None)
+            if partition in offsets:
+                revised[partition] = offsets[partition]
+        return self.prepare(revised)
 
     def write(self, version: CheckpointVersion) -> None:
         """Durable when it returns. For a worker thread."""
@@ -328,11 +350,11 @@ class LogDirectory:
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
-    def current_recovery_points(self) -> dict[TopicPartition, Offset]:
+    def current_recovery_points(self, among: Collection[TopicPartition] | None = None) -> dict[TopicPartition, Offset]:
         """A log that is being truncated may lose the whole batch at its new end, and is checked from further down."""
-        points = self._collect(self.recovery_points, lambda log: log.recovery_point)
+        points = self._collect(self.recovery_points, lambda log: log.recovery_point, among)
         for partition, ceiling in self.ceilings.items():
-            if log := self.logs.get(partition):
+            if partition in points and (log := self.logs.get(partition)):
                 segment = log.segments.floor(ceiling)
                 points[partition] = min(points[partition], segment.base_offset if segment else ceiling)
         return points
@@ -340,38 +362,55 @@ class LogDirectory:
     def current_high_watermarks(self) -> dict[TopicPartition, Offset]:
         return self._collect(self.high_watermarks, lambda log: log.high_watermark)
 
-    def current_start_offsets(self) -> dict[TopicPartition, Offset]:
+    def current_start_offsets(self, among: Collection[TopicPartition] | None = None) -> dict[TopicPartition, Offset]:
         """Only of logs that start within a segment: the others' first segment says it."""
-        offsets = self._collect(self.start_offsets, lambda log: log.log_start_offset)
-        for partition, log in self.logs.items():
-            if len(log.segments) and offsets[partition] <= log.segments[0].base_offset:
+        offsets = self._collect(self.start_offsets, lambda log: log.log_start_offset, among)
+        for partition in tuple(offsets):
+            log = self.logs.get(partition)
+            if log and len(log.segments) and offsets[partition] <= log.segments[0].base_offset:
                 del offsets[partition]
         return offsets
 
-    def _collect(self, checkpoint: CheckpointFile, offset_of: Callable[[Log], Offset]) -> dict[TopicPartition, Offset]:
-        """What a checkpoint file should say now. Of a log that could not be opened it says what it said before."""
-        offsets = {partition: offset_of(log) for partition, log in self.logs.items()}
+    def _collect(
+        self,
+        checkpoint: CheckpointFile,
+        offset_of: Callable[[Log], Offset],
+        among: Collection[TopicPartition] | None = None,
+    ) -> dict[TopicPartition, Offset]:
+        """What a checkpoint file should say now, of all partitions or of some.
+
+        Of a log that could not be opened it says what it said before.
+        """
+        if among is None:
+            offsets = {partition: offset_of(log) for partition, log in self.logs.items()}
+        else:
+            offsets = {partition: offset_of(self.logs[partition]) for partition in among if partition in self.logs}
         for partition, ceiling in self.ceilings.items():
             if partition in offsets:
                 offsets[partition] = min(offsets[partition], ceiling)
         for partition in self.unopened:
-            if partition in checkpoint.found:
+            if partition in checkpoint.found and (among is None or partition in among):
                 offsets[partition] = checkpoint.found[partition]
         return offsets
 
-    def prepare_lowering(self) -> Callable[[], None]:
-        """Takes the offsets as they must be now; the result, for a worker, makes the files say no more than that."""
-        points = self.recovery_points.prepare(self.current_recovery_points())
-        starts = None
-        if self.start_offsets.is_news(offsets := self.current_start_offsets()):
-            starts = self.start_offsets.prepare(offsets)
+    def prepare_lowering(self, among: Collection[TopicPartition] | None = None) -> Callable[[], None]:
+        """Takes the offsets as they must be now; the result, for a worker, makes the files say no more than that.
+
+        With `among` only these partitions are looked at. Of the others the files may go on saying what they say: their
+        offsets have only risen since.
+        """
+        points = _prepare(self.recovery_points, self.current_recovery_points, among)
+        starts = _prepare(self.start_offsets, self.current_start_offsets, among)
 
         def lower() -> None:
             self.recovery_points.lower(points)
-            if starts is not None:
-                self.start_offsets.lower(starts)
+            self.start_offsets.lower(starts)
 
         return lower
+
+    def prepare_start_offsets(self, among: Collection[TopicPartition]) -> CheckpointVersion:
+        """For a worker to write: with it the starts of these logs are durable."""
+        return _prepare(self.start_offsets, self.current_start_offsets, among)
 
     def lower_after_opening(self) -> None:
         """Corrects the checkpoints where recovery has cut below them, or where they name a log that is gone.
@@ -416,3 +455,13 @@ class LogDirectory:
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
+
+
+def _prepare(
+    checkpoint: CheckpointFile,
+    current: Callable[[Collection[TopicPartition] | None], dict[TopicPartition, Offset]],
+    among: Collection[TopicPartition] | None,
+) -> CheckpointVersion:
+    if among is not None and (version := checkpoint.prepare_changes(among, current(among))) is not None:
+        return version
+    return checkpoint.prepare(current(None))

@@ -1,30 +1,30 @@
 """What a broker's logs need from time to time: flushes, retention, removal of files, expiry, checkpoints, compaction.
 
-`due_work` is meant to be called about once a second, by the owner of the logs. It does at once what is quick (retention
-renames, producers expire) and returns jobs for what may block. A log that was just written to is asked by itself with
-`flush_if_due`, so that `flush.messages` does not wait for the round; one flush covers all that was written before it
-began, and a log has one at a time: that is group commit.
+`due_in_slices` is meant to be called about once a second, by the owner of the logs. It does at once what is quick
+(retention renames, producers expire) and yields jobs for what may block; between them it pauses, because there may be
+ten thousand logs and an event loop must not stand still for them. A log that was just written to is asked by itself
+with `flush_if_due`, so that `flush.messages` does not wait for the round; one flush covers all that was written before
+it began, and a log has one at a time: that is group commit.
 
 Intervals go by the steady clock, the age of records by the settled one (`barnabas.base.clock`).
 
 | what | how often |
 |---|---|
 | flush | `flush.messages`, `flush.ms`, after a roll |
-| retention | `log.retention.check.interval.ms`, spread over several rounds when there are many logs |
+| retention | `log.retention.check.interval.ms` |
 | removal of deleted files and partitions | once `file.delete.delay.ms` has passed |
 | new indexes for a segment | when a reader found that the old ones are damaged |
 | expiry of producers | `producer.id.expiration.check.interval.ms` |
 | recovery points | `log.flush.offset.checkpoint.interval.ms` |
-| log starts | `log.flush.start.offset.checkpoint.interval.ms`; soon after records were deleted by request |
+| log starts | `log.flush.start.offset.checkpoint.interval.ms`; what a client moves is written before it is told |
 | high watermarks | every five seconds |
-| compaction | `log.cleaner.backoff.ms` after there was nothing to do |
+| compaction | at once while there is something to do, `log.cleaner.backoff.ms` after there was nothing |
 
 Checkpoints say what is so: a recovery point has moved only after the sync that it speaks of. They are written one at a
 time per directory, and only when they have changed.
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +33,7 @@ from typing import Final, TypeAlias
 from barnabas.base.clock import Clock
 from barnabas.base.errors import DiskFailed
 from barnabas.base.filesystem import FileSystem
-from barnabas.base.ids import SteadyMs, TopicPartition
+from barnabas.base.ids import SteadyMs
 from barnabas.base.metrics import Histogram
 from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.directories import LogDirectories
@@ -46,8 +46,13 @@ from barnabas.storage.work import Job, Work
 logger = logging.getLogger(__name__)
 
 HIGH_WATERMARK_INTERVAL_MS: Final = 5_000
-RETENTION_LOGS_PER_ROUND: Final = 256
-"""Looking at a log costs some microseconds; a broker's loop should not stand still for thousands of them."""
+LOGS_TOGETHER: Final = 250
+"""Logs that are looked at between two pauses: about a millisecond."""
+RETENTION_LOGS_TOGETHER: Final = 50
+SEGMENTS_TOGETHER: Final = 50
+"""Segments of a log that retention takes between two pauses: each is some renames."""
+REMOVALS_TOGETHER: Final = 16
+"""Directories that one job removes."""
 
 OnFailure: TypeAlias = Callable[[LogDirectory, DiskFailed], None]
 
@@ -100,7 +105,6 @@ class Housekeeping:
         self._cleaner = cleaner
         self._flush_seconds = flush_seconds
         self._doomed: list[_DoomedDirectory] = []
-        self._awaiting_retention: deque[TopicPartition] = deque()
         now_ms = clock.steady_ms()
         first_ms = now_ms + config.log_initial_task_delay_ms
         self._retention = _Timer(first_ms, config.log_retention_check_interval_ms)
@@ -115,32 +119,36 @@ class Housekeeping:
         """Intervals are those of the start."""
         self._config = config
 
-    def due_work(self, now_ms: SteadyMs) -> list[Work]:
-        self._clock.settled_ms()  # so that a clock that was set is noticed soon, whether or not anything is due
-        if self._expiry.strikes(now_ms):
-            self._expire_producers()
-        self._apply_retention(now_ms)
-        return [
-            *self._flushes(now_ms),
-            *self._removals(now_ms),
-            *self._checkpoints(now_ms),
-            *self._cleaning(),
-        ]
+    def due_in_slices(self, now_ms: SteadyMs) -> Iterator[Work | None]:
+        """The jobs that are due, and None wherever the owner may do other things before it goes on."""
+        settled_ms = self._clock.settled_ms()  # a clock that was set is noticed soon, whether or not anything is due
+        yield from self._apply_retention(now_ms)
+        is_expiry_due = self._expiry.strikes(now_ms)
+        for number, (directory, log) in enumerate(self._online(), 1):
+            if is_expiry_due and len(log.producers):
+                log.producers.expire(settled_ms, self._config.producer_id_expiration_ms)
+            if work := self.flush_if_due(directory, log, now_ms):
+                yield work
+            if removals := log.take_doomed(now_ms):
+                yield self._removal(f"remove segments of {log.partition}", directory, removals)
+            if log.segments.distrusted and (work := self._reindexing(directory, log)):
+                yield work
+            if number % LOGS_TOGETHER == 0:
+                yield None
+        yield from self._removals(now_ms)
+        yield from self._checkpoints(now_ms)
+        yield from self._cleaning()
 
     def _online(self) -> Iterator[tuple[LogDirectory, Log]]:
         """Every served log. One that takes its directory offline on the way ends that directory's turn."""
         for directory in self._directories:
-            for log in list(directory.logs.values()):
+            for partition, log in list(directory.logs.items()):
                 if not directory.is_online:
                     break
-                yield directory, log
+                if directory.logs.get(partition) is log:  # it may have been deleted during a pause
+                    yield directory, log
 
     # -- flushing ------------------------------------------------------------------------------------------------
-
-    def _flushes(self, now_ms: SteadyMs) -> Iterator[Work]:
-        for directory, log in self._online():
-            if work := self.flush_if_due(directory, log, now_ms):
-                yield work
 
     def flush_if_due(self, directory: LogDirectory, log: Log, now_ms: SteadyMs) -> Work | None:
         """Makes what is written durable, if it is time: all of it, or after a roll the segments that are complete.
@@ -170,39 +178,45 @@ class Housekeeping:
 
     # -- deleting ------------------------------------------------------------------------------------------------
 
-    def _apply_retention(self, now_ms: SteadyMs) -> None:
-        if self._retention.strikes(now_ms) and not self._awaiting_retention:
-            self._awaiting_retention.extend(log.partition for _, log in self._online())
-        for _ in range(min(RETENTION_LOGS_PER_ROUND, len(self._awaiting_retention))):
-            partition = self._awaiting_retention.popleft()
-            for directory in self._directories:
-                if directory.is_online and (log := directory.logs.get(partition)):
-                    self._delete_due_segments(directory, log)
+    def _apply_retention(self, now_ms: SteadyMs) -> Iterator[None]:
+        if not self._retention.strikes(now_ms):
+            return
+        for number, (directory, log) in enumerate(self._online(), 1):
+            while self._delete_due_segments(directory, log):
+                yield None
+            if number % RETENTION_LOGS_TOGETHER == 0:
+                yield None
 
-    def _delete_due_segments(self, directory: LogDirectory, log: Log) -> None:
+    def _delete_due_segments(self, directory: LogDirectory, log: Log) -> bool:
+        """Whether there may be more to delete."""
+        if directory.logs.get(log.partition) is not log:
+            return False
         try:
             if self._cleaner is not None and log.config.is_compacted:
                 self._cleaner.roll_overdue(log)
-            log.delete_due_segments()
+            return log.delete_due_segments(SEGMENTS_TOGETHER) == SEGMENTS_TOGETHER
         except DiskFailed as error:
             self._on_failure(directory, error)
+            return False
 
     def doom(self, directory: LogDirectory, path: str, due_ms: SteadyMs) -> None:
         """A deleted partition's directory, to be removed when it is time."""
         self._doomed.append(_DoomedDirectory(due_ms, directory, path))
 
     def _removals(self, now_ms: SteadyMs) -> Iterator[Work]:
-        for directory, log in self._online():
-            if removals := log.take_doomed(now_ms):
-                yield self._removal(f"remove segments of {log.partition}", directory, removals)
-            if log.segments.distrusted and (work := self._reindexing(directory, log)):
-                yield work
-        due = [doomed for doomed in self._doomed if doomed.due_ms <= now_ms]
-        self._doomed = [doomed for doomed in self._doomed if doomed.due_ms > now_ms]
-        for doomed in due:
-            if doomed.directory.is_online:
-                remove = partial(self._files.remove_tree, doomed.path)
-                yield self._removal(f"remove {doomed.path}", doomed.directory, [remove])
+        due: dict[str, tuple[LogDirectory, list[str]]] = {}
+        left = []
+        for doomed in self._doomed:
+            if doomed.due_ms > now_ms:
+                left.append(doomed)
+            elif doomed.directory.is_online:
+                due.setdefault(doomed.directory.path, (doomed.directory, []))[1].append(doomed.path)
+        self._doomed = left
+        for directory, paths in due.values():
+            for start in range(0, len(paths), REMOVALS_TOGETHER):
+                together = paths[start : start + REMOVALS_TOGETHER]
+                removals = [partial(self._files.remove_tree, path) for path in together]
+                yield self._removal(f"remove {', '.join(together)}", directory, removals)
 
     def _removal(self, title: str, directory: LogDirectory, removals: Sequence[Callable[[], None]]) -> Work:
         """What a failed removal leaves behind is found and removed at the next start."""
@@ -233,19 +247,14 @@ class Housekeeping:
 
         return Job(f"index {segment.path('')}", run=job.run, finish=lambda _: job.finish(), failed=failed)
 
-    def _expire_producers(self) -> None:
-        settled_ms = self._clock.settled_ms()
-        for _, log in self._online():
-            if len(log.producers):
-                log.producers.expire(settled_ms, self._config.producer_id_expiration_ms)
-
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
     def hurry_start_offsets(self) -> None:
-        """Records were deleted by request: a crash must not bring them back an interval later."""
+        """They could not be written when a client moved them: the next round tries again."""
         self._start_offsets.hurry()
 
-    def _checkpoints(self, now_ms: SteadyMs) -> Iterator[Work]:
+    def _checkpoints(self, now_ms: SteadyMs) -> Iterator[Work | None]:
+        """One file at a time: what it says is gathered in one go, because it must fit together."""
         with_points = self._recovery_points.strikes(now_ms)
         with_starts = self._start_offsets.strikes(now_ms)
         with_watermarks = self._high_watermarks.strikes(now_ms)
@@ -256,16 +265,16 @@ class Housekeeping:
                 self.hurry_start_offsets()
             if not directory.is_online or directory.is_checkpointing:
                 continue
-            versions = [
-                (checkpoint, checkpoint.prepare(offsets))
-                for checkpoint, current, is_due in (
-                    (directory.recovery_points, directory.current_recovery_points, with_points),
-                    (directory.start_offsets, directory.current_start_offsets, with_starts),
-                    (directory.high_watermarks, directory.current_high_watermarks, with_watermarks),
-                )
-                if is_due and checkpoint.is_news(offsets := current())
-            ]
-            if versions:
+            versions = []
+            for checkpoint, current, is_due in (
+                (directory.recovery_points, directory.current_recovery_points, with_points),
+                (directory.start_offsets, directory.current_start_offsets, with_starts),
+                (directory.high_watermarks, directory.current_high_watermarks, with_watermarks),
+            ):
+                if is_due and checkpoint.is_news(offsets := current()):
+                    versions.append((checkpoint, checkpoint.prepare(offsets)))
+                yield None
+            if versions and directory.is_online:
                 yield self._checkpoint(directory, versions)
 
     def _checkpoint(
@@ -288,11 +297,11 @@ class Housekeeping:
 
     # -- compaction ----------------------------------------------------------------------------------------------
 
-    def _cleaning(self) -> Iterator[Work]:
+    def _cleaning(self) -> Iterator[Work | None]:
         """The one place where compaction is asked for. The cleaner limits how much of it goes on at a time."""
         if self._cleaner is not None:
-            compacted = [log for _, log in self._online() if log.config.is_compacted]
-            while work := self._cleaner.next_job(compacted):
+            yield from self._cleaner.look(log for _, log in self._online() if log.config.is_compacted)
+            while work := self._cleaner.next_job():
                 yield work
 
 

@@ -14,6 +14,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 
 from barnabas.base.errors import DiskFailed, DiskFull
@@ -23,7 +24,7 @@ from barnabas.storage.checkpoints import write_leader_epochs
 from barnabas.storage.flush import FlushPlan
 from barnabas.storage.replay import rebuild_producers
 from barnabas.storage.retention import Expiry, due_for_deletion
-from barnabas.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from barnabas.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, remove_segment_files
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -134,17 +135,19 @@ class Log(AppendableLog):
             self.producers.remove_below(offset)
             logger.info("%s: the log now starts at offset %d", self.partition, offset)
 
-    def delete_due_segments(self) -> int:
-        """Applies retention; returns how many segments were taken out of the log."""
+    def delete_due_segments(self, count_max: int | None = None) -> int:
+        """Applies retention, the oldest first; returns how many segments were taken out of the log."""
+        if self._announced:
+            return 0
         self.write()
         now_ms = self._clock.settled_ms()
-        due = self._due_for_deletion(now_ms)
+        due = self._due_for_deletion(now_ms, count_max)
         if self.config.is_deleted and self.config.retention_ms >= 0:
             # A damaged index must neither delete a segment early nor keep it for ever: those that decide are asked.
             while unsure := [one for one in self.segments.first(due.count + 1) if not one.is_largest_sure]:
                 for segment in unsure:
                     segment.sure_largest()
-                due = self._due_for_deletion(now_ms)
+                due = self._due_for_deletion(now_ms, count_max)
         count = due.count
         if count == len(self.segments):
             try:
@@ -155,10 +158,11 @@ class Log(AppendableLog):
             self._delete_oldest(count, due.reason)
         return count
 
-    def _due_for_deletion(self, now_ms: TimestampMs) -> Expiry:
+    def _due_for_deletion(self, now_ms: TimestampMs, count_max: int | None) -> Expiry:
         return due_for_deletion(
-            self.segments.facts(self.end_offset),
+            islice(self.segments.facts(self.end_offset), count_max),
             self.config,
+            size_bytes=self.size_bytes,
             now_ms=now_ms,
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
@@ -203,6 +207,7 @@ class Log(AppendableLog):
         if offset < self.segments[0].base_offset:
             self.restart_at(offset)
             return
+        self._take_back_replacement()
         self.truncations += 1
         self._flushing.cancel()
         # The newest goes first: a crash in between must not leave a hole.
@@ -227,6 +232,7 @@ class Log(AppendableLog):
     def restart_at(self, offset: Offset) -> None:
         """Drops every record and goes on at `offset`. If the disk refuses, the log has to be opened anew."""
         self.write()
+        self._take_back_replacement()
         self.truncations += 1
         self._flushing.cancel()
         old = list(self.segments)
@@ -255,15 +261,22 @@ class Log(AppendableLog):
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
 
-    def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
-        """Puts compacted segments, which are complete and synced under `.cleaned`, in the place of the old ones.
+    def announce_replacement(self, new: Sequence[Segment]) -> None:
+        """Begins to put compacted segments, complete and synced under `.cleaned`, in the place of old ones.
 
-        A crash at any moment leaves one set or the other: once every new segment is called `.swap`, recovery finishes
-        what was begun; before, it removes what is there of them.
+        The directory must be synced then, by a worker; `complete_replacement` does the rest. A crash at any moment
+        leaves one set or the other: once every new segment is called `.swap`, recovery finishes what was begun; before,
+        it removes what is there of them. So that the two never mean different records, retention waits meanwhile, and a
+        truncation takes the new ones away.
         """
+        assert not self._announced
+        self._announced = tuple(new)
         for segment in reversed(new):
             segment.rename(SWAP_SUFFIX)
-        self._files.sync_directory(self.directory)
+
+    def complete_replacement(self, old: Sequence[Segment]) -> None:
+        """The new segments are announced, durably: they take the place of the old ones."""
+        new, self._announced = self._announced, ()
         self._doom(old)
         for segment in new:
             segment.attach(self._handles)
@@ -273,6 +286,18 @@ class Log(AppendableLog):
         first, last = old[0].base_offset, old[-1].base_offset
         kept = {segment.base_offset for segment in new}
         self.snapshots.remove_where(lambda taken: first < taken <= last and taken not in kept)
+
+    def forget_replacement(self) -> None:
+        """Nothing comes of what was announced; whoever did it removes the files."""
+        self._announced = ()
+
+    def _take_back_replacement(self) -> None:
+        """Before other records take the place of those that were compacted."""
+        if self._announced:
+            for segment in self._announced:
+                remove_segment_files(self._files, self.directory, segment.base_offset, SWAP_SUFFIX)
+            self._files.sync_directory(self.directory)
+            self._announced = ()
 
     # -- ending --------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """All logs of a broker, in several log directories: opens, creates, deletes, truncates and closes them.
 
-Owner: one thread (a broker's event loop), which owns every log too. What may block is a `Job`: `creation`, `deletion`
-and `truncation` return one, `due_work` returns those that are due; `create`, `delete`, `truncate` and `run_due_work` do
-the same at once, for synchronous users. `open` and `close` block, and use threads of their own.
+Owner: one thread (a broker's event loop), which owns every log too. What may block is a `Job`: `creation`, `deletions`
+and `truncation` return them, `due_work` those that are due; `create`, `delete`, `truncate` and `run_due_work` do the
+same at once, for synchronous users. `open` and `close` block, and use threads of their own.
 
 Checkpoints and crashes. Recovery checks a log only from its recovery point in the checkpoint file on, which must thus
 never lie above records that are not synced. It rises after a sync (`barnabas.storage.housekeeping`); before a log is
@@ -17,7 +17,7 @@ Whoever gets `DiskFailed` from a log tells `on_log_failure`, and from a file of 
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -34,6 +34,7 @@ from barnabas.base.metrics import Histogram
 from barnabas.base.uuid import new_uuid
 from barnabas.storage.checkpoints import UNKNOWN_BROKER_EPOCH
 from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.deletion import Leaving, deletion_of
 from barnabas.storage.directories import LogDirectories
 from barnabas.storage.directory import LogDirectory, doomed_name, stray_name
 from barnabas.storage.flush import FlushPlan
@@ -91,7 +92,9 @@ class LogManager:
         self._exhaustion = RepeatedWarning(logger, clock.monotonic, _WARNING_SECONDS)
         self.cleaner: LogCleaner | None = None
         if config.log_cleaner_enable:
-            self.cleaner = LogCleaner(files, clock, random, config, on_failure=self.on_directory_failure)
+            self.cleaner = LogCleaner(
+                files, clock, random, config, on_failure=self.on_directory_failure, is_served=self._is_served
+            )
         self.directories = LogDirectories(files, config)
         self._housekeeping = Housekeeping(
             files,
@@ -135,6 +138,9 @@ class LogManager:
         With a topic id, the log must be that topic's: one of the same name may have been deleted and made again.
         """
         return self.directories.get(partition, topic_id)
+
+    def _is_served(self, log: Log) -> bool:
+        return any(directory.logs.get(log.partition) is log for directory in self.directories.online)
 
     def topic_id(self, partition: TopicPartition) -> UUID | None:
         """What the partition's directory says; None also when it says nothing."""
@@ -288,55 +294,60 @@ class LogManager:
         return Job(f"create {partition}", run=run, finish=finish, failed=failed)
 
     def delete(self, partition: TopicPartition) -> None:
-        """`deletion`, at once."""
-        self.deletion(partition).complete()
+        """`deletions` of one, at once."""
+        for work in self.deletions([partition]):
+            work.complete()
 
-    def deletion(self, partition: TopicPartition, *, is_stray: bool = False) -> Job[None]:
-        """Takes a partition out of service now and renames its directory, which goes after `file.delete.delay.ms`.
+    def deletions(self, partitions: Iterable[TopicPartition], *, is_stray: bool = False) -> list[Job[None]]:
+        """Takes partitions out of service now and renames their directories, which go after `file.delete.delay.ms`.
 
-        A stray one, of which the metadata does not say that it was deleted, is kept. A partition of the same name can
-        be created once the job has finished: not before nothing is left on the disk that would be taken for the new
-        one's.
+        One job for each log directory: however many partitions go, their checkpoints are lowered once. Partitions of
+        the same names can be created once the job has finished: not before nothing is left on the disk that would be
+        taken for the new ones'. Stray ones, of which the metadata does not say that they were deleted, are kept.
         """
+        found = [(self._holder(partition), partition) for partition in partitions]
+        leaving: dict[str, list[Leaving]] = {}
+        for directory, partition in found:
+            leaving.setdefault(directory.path, []).append(self._dismiss(directory, partition, is_stray=is_stray))
+        return [
+            self._deletion(one, leaving[one.path], is_stray=is_stray) for one in self.directories if one.path in leaving
+        ]
+
+    def _holder(self, partition: TopicPartition) -> LogDirectory:
+        """Where a partition lies, also one that could not be opened."""
         assert partition not in self._moving, f"{partition} is being created or deleted"
-        directory = next((one for one in self.directories if partition in one.unopened), None)
-        log, problem = None, None
-        if directory is None:
-            directory, log = self.directories.served(partition)
+        unopened = next((one for one in self.directories if partition in one.unopened), None)
+        return self.directories.served(partition)[0] if unopened is None else unopened
+
+    def _dismiss(self, directory: LogDirectory, partition: TopicPartition, *, is_stray: bool) -> Leaving:
+        log, problem = directory.logs.get(partition), directory.unopened.get(partition)
+        if log is not None:
             log.finish_close()
-        else:
-            problem = directory.unopened[partition]
         directory.dismiss(partition)
         self._moving.add(partition)
-        lower = self._prepare_lowering(directory, log)
-        new_name = (stray_name if is_stray else doomed_name)(partition, new_uuid(self._random))
-        new_path = directory.file(new_name)
+        name_of = stray_name if is_stray else doomed_name
+        return Leaving(partition, log, problem, directory.file(name_of(partition, new_uuid(self._random))))
 
-        def run() -> None:
-            lower()
-            self._files.rename(directory.path_of(partition), new_path)
-            self._files.sync_directory(directory.path)
+    def _deletion(self, directory: LogDirectory, leaving: Sequence[Leaving], *, is_stray: bool) -> Job[None]:
+        names = [one.partition for one in leaving]
 
-        def finish(_: None) -> None:
-            self._moving.discard(partition)
-            topic_id = directory.topic_ids.pop(partition, None)
+        def gone(one: Leaving) -> None:
+            self._moving.discard(one.partition)
+            topic_id = directory.topic_ids.pop(one.partition, None)
             if is_stray:
-                directory.strays[new_name] = topic_id
-                logger.warning("%s is kept, but not served: the metadata does not have its topic", new_path)
+                directory.strays[os.path.basename(one.path)] = topic_id
+                logger.warning("%s is kept, but not served: the metadata does not have its topic", one.path)
                 return
-            delay_ms = log.config.file_delete_delay_ms if log else 0
-            self._housekeeping.doom(directory, new_path, self._clock.steady_ms() + delay_ms)
-            logger.info("%s: deleted, its files follow", partition)
+            delay_ms = one.log.config.file_delete_delay_ms if one.log else 0
+            self._housekeeping.doom(directory, one.path, self._clock.steady_ms() + delay_ms)
+            logger.info("%s: deleted, its files follow", one.partition)
 
         def failed(error: DiskFailed) -> None:
-            self._moving.discard(partition)
+            self._moving.difference_update(names)
             self._on_failure(directory, error)
-            if directory.is_online and log is not None:
-                directory.logs[partition] = log
-            elif directory.is_online and problem is not None:
-                directory.unopened[partition] = problem
 
-        return Job(f"delete {partition}", run=run, finish=finish, failed=failed)
+        lower = self._prepare_lowering(directory, names, [one.log for one in leaving if one.log])
+        return deletion_of(self._files, directory, leaving, lower=lower, on_gone=gone, on_failure=failed)
 
     # -- cutting -------------------------------------------------------------------------------------------------
 
@@ -357,7 +368,7 @@ class LogManager:
         directory, log = self.directories.served(partition)
         assert partition not in directory.ceilings, f"{partition} is being truncated"
         directory.ceilings[partition] = offset
-        lower = self._prepare_lowering(directory, log, offset)
+        lower = self._prepare_lowering(directory, [partition], [log], offset)
 
         def finish(_: None) -> None:
             if directory.logs.get(partition) is log:
@@ -375,18 +386,25 @@ class LogManager:
         return Job(f"truncate {partition} to {offset}", run=lower, finish=finish, failed=failed)
 
     def _prepare_lowering(
-        self, directory: LogDirectory, log: Log | None, end_offset: Offset | None = None
+        self,
+        directory: LogDirectory,
+        partitions: Collection[TopicPartition],
+        logs: Iterable[Log],
+        end_offset: Offset | None = None,
     ) -> Callable[[], None]:
-        """`LogDirectory.prepare_lowering`, and the same for what is compacted: of a log that goes, or ends lower."""
-        lower = directory.prepare_lowering()
-        cleaner = self.cleaner
-        if cleaner is None or log is None or not log.config.is_compacted:
+        """`LogDirectory.prepare_lowering`, and the same for what is compacted: of logs that go, or end lower."""
+        lower = directory.prepare_lowering(partitions)
+        cleaner, is_compacted = self.cleaner, False
+        for log in logs if cleaner is not None else ():
+            assert cleaner is not None
+            is_compacted |= log.config.is_compacted
+            if end_offset is None:
+                cleaner.forget(log)  # also one that was compacted until a moment ago: a pass may be under way
+            else:
+                segment = log.segments.floor(end_offset)
+                cleaner.truncated(log, segment.base_offset if segment else end_offset)
+        if cleaner is None or not is_compacted:
             return lower
-        if end_offset is None:
-            cleaner.forget(log)
-        else:
-            segment = log.segments.floor(end_offset)
-            cleaner.truncated(log, segment.base_offset if segment else end_offset)
 
         def lower_all() -> None:
             lower()
@@ -396,18 +414,49 @@ class LogManager:
         return lower_all
 
     def delete_records(self, partition: TopicPartition, offset: Offset) -> Offset:
-        """Moves the start of a log up to `offset`; returns where it starts. The next round makes that durable."""
+        """Moves the start of a log up to `offset`; returns where it starts. `storing_starts` makes that durable."""
         _, log = self.directories.served(partition)
         log.delete_records_before(offset)
-        self._housekeeping.hurry_start_offsets()
         return log.log_start_offset
+
+    def storing_starts(self, partitions: Iterable[TopicPartition]) -> list[tuple[Job[None], list[TopicPartition]]]:
+        """Makes durable where these logs start now: a job for each log directory, with those of them that lie there."""
+        wanted = list(partitions)
+        return [
+            (self._storing_starts(directory, together), together)
+            for directory in self.directories.online
+            if (together := [partition for partition in wanted if partition in directory.logs])
+        ]
+
+    def _storing_starts(self, directory: LogDirectory, partitions: Collection[TopicPartition]) -> Job[None]:
+        version = directory.prepare_start_offsets(partitions)
+
+        def failed(error: DiskFailed) -> None:
+            self._housekeeping.hurry_start_offsets()
+            self._on_failure(directory, error)
+
+        return Job(
+            f"checkpoint log starts in {directory.path}",
+            run=partial(directory.start_offsets.write, version),
+            finish=lambda _: None,
+            failed=failed,
+        )
 
     # -- from time to time ---------------------------------------------------------------------------------------
 
-    def due_work(self, now_ms: SteadyMs) -> list[Work]:
-        """The jobs that are due, about once a second. Raises `AllDirectoriesOffline` when there is nothing left."""
+    def due_in_slices(self, now_ms: SteadyMs) -> Iterator[Work | None]:
+        """The jobs that are due, about once a second. None is a place where the owner may do other things.
+
+        Raises `AllDirectoriesOffline` when there is nothing left.
+        """
         self.directories.require_online()
-        return [*self._housekeeping.due_work(now_ms), *self._reopenings(now_ms), *self._samples(now_ms)]
+        yield from self._housekeeping.due_in_slices(now_ms)
+        yield from self._reopenings(now_ms)
+        yield from self._samples(now_ms)
+
+    def due_work(self, now_ms: SteadyMs) -> list[Work]:
+        """All of them at once."""
+        return [work for work in self.due_in_slices(now_ms) if work is not None]
 
     def run_due_work(self) -> None:
         """Everything that is due, at once."""

@@ -5,7 +5,7 @@ while it holds anything at or above the high watermark. When even the active seg
 first, so that offsets go on from where they were.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from barnabas.base.ids import Offset, TimestampMs
@@ -31,18 +31,23 @@ class Expiry:
 
 
 def due_for_deletion(
-    segments: Sequence[SegmentFacts],
+    segments: Iterable[SegmentFacts],
     config: LogConfig,
     *,
+    size_bytes: int,
     now_ms: TimestampMs,
     log_start_offset: Offset,
     high_watermark: Offset,
 ) -> Expiry:
-    """How many of the segments, oldest first, may be deleted now."""
-    excess_bytes = sum(segment.size_bytes for segment in segments) - config.retention_bytes
+    """How many of the segments, oldest first, may be deleted now; `size_bytes` is that of the log.
+
+    Those behind the first one that stays are not asked for.
+    """
+    excess_bytes = size_bytes - config.retention_bytes
     by_policy = config.is_deleted
     reason = ""
-    for count, segment in enumerate(segments):
+    count = 0
+    for segment in segments:
         if segment.end_offset > high_watermark or (segment.is_active and not segment.size_bytes):
             return Expiry(count, reason)
         if not segment.is_active and segment.end_offset <= log_start_offset:
@@ -54,4 +59,5 @@ def due_for_deletion(
         else:
             return Expiry(count, reason)
         excess_bytes -= segment.size_bytes
-    return Expiry(len(segments), reason)
+        count += 1
+    return Expiry(count, reason)

@@ -22,10 +22,9 @@ from typing import Final, NamedTuple
 
 from barnabas.base.errors import CorruptBatch, DiskFailed, DiskFull
 from barnabas.base.filesystem import Buffer, File, FileSystem
-from barnabas.base.ids import NO_TIMESTAMP, LeaderEpoch, Offset, Position, TimestampMs
+from barnabas.base.ids import NO_TIMESTAMP, Offset, Position, TimestampMs
 from barnabas.records import kernel
-from barnabas.records.batch import HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, Codec, check_header, read_header
-from barnabas.records.reader import read_records
+from barnabas.records.batch import HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, check_header, read_header
 from barnabas.storage import hints
 from barnabas.storage.handles import Handles, SharedFile
 from barnabas.storage.index import (
@@ -37,6 +36,7 @@ from barnabas.storage.index import (
     TimestampOffset,
 )
 from barnabas.storage.slices import FileSlice
+from barnabas.storage.timestamp_lookup import TimestampLookup
 from barnabas.storage.transaction_index import CorruptTransactionIndex, TransactionIndex
 
 LOG_SUFFIX: Final = ".log"
@@ -57,14 +57,6 @@ _NO_WRITE: Final = (-1, 0)
 class BatchPosition(NamedTuple):
     position: Position
     header: BatchHeader
-
-
-class FoundTimestamp(NamedTuple):
-    """The record that a search by time ended at."""
-
-    timestamp: TimestampMs
-    offset: Offset
-    leader_epoch: LeaderEpoch
 
 
 class Segment:
@@ -398,38 +390,18 @@ class Segment:
         assert 0 <= position <= position + length <= self.size
         return FileSlice(self.slices, self.shared(), position, length)
 
-    def find_timestamp(self, target: TimestampMs, first_offset: Offset) -> FoundTimestamp | None:
-        """The first record at or after `first_offset` whose timestamp is at least `target`."""
-        start = self.position_of(max(hints.offset_before(self, target), first_offset))
-        for position, header in self.headers(self.size if start is None else start):
-            if header.max_timestamp < target or header.last_offset < first_offset:
-                continue
-            found = self._find_in_batch(position, header, target, first_offset)
-            if found:
-                return found
-        return None
-
     def place_of_search(self, target: TimestampMs, first_offset: Offset) -> Position:
         """About where `find_timestamp` will read, by the indexes alone."""
         start = max(self.time_index.lookup(target).offset, first_offset)
         return max(0, min(self.offset_index.lookup(start).position, self.size))
 
-    def _find_in_batch(
-        self, position: Position, header: BatchHeader, target: TimestampMs, first_offset: Offset
-    ) -> FoundTimestamp | None:
-        batch = self.file.read_at(header.size_bytes, position)
-        if header.codec_number == Codec.NONE and not header.is_log_append_time:
-            first_delta = max(0, first_offset - header.base_offset)
-            found = kernel.find_timestamp(
-                memoryview(batch)[HEADER_BYTES:], header.count, header.base_timestamp, target, first_delta
-            )
-            if found is None:
-                return None
-            delta, timestamp = found
-            return FoundTimestamp(timestamp, header.base_offset + delta, header.leader_epoch)
-        for record in read_records(batch):
-            if record.timestamp >= target and record.offset >= first_offset:
-                return FoundTimestamp(record.timestamp, record.offset, header.leader_epoch)
+    def look_for_timestamp(self, target: TimestampMs, first_offset: Offset) -> TimestampLookup | None:
+        """The first batch that may have a record at or after `first_offset` whose timestamp is at least `target`."""
+        start = self.position_of(max(hints.offset_before(self, target), first_offset))
+        for position, header in self.headers(self.size if start is None else start):
+            if header.max_timestamp >= target and header.last_offset >= first_offset:
+                batch = self.file.read_at(header.size_bytes, position)
+                return TimestampLookup(header, batch, target, first_offset)
         return None
 
     def next_offset(self) -> Offset:

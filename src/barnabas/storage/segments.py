@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from barnabas.base.errors import CorruptBatch
 from barnabas.base.ids import Offset, TimestampMs
 from barnabas.storage.retention import SegmentFacts
-from barnabas.storage.segment import FoundTimestamp, Segment
+from barnabas.storage.segment import Segment
 from barnabas.storage.slices import FileSlice
+from barnabas.storage.timestamp_lookup import TimestampLookup
 from barnabas.storage.transaction_index import AbortedTransaction
 
 
@@ -104,21 +105,22 @@ class Segments:
             slot += 1  # compaction has left nothing at or after the offset in this segment
         return None
 
-    def find_timestamp(self, target: TimestampMs, first_offset: Offset) -> FoundTimestamp | None:
-        """The first record at or after `first_offset` whose timestamp is at least `target`."""
+    def look_for_timestamp(self, target: TimestampMs, first_offset: Offset) -> TimestampLookup | None:
+        """The first batch that may have a record at or after `first_offset` whose timestamp is at least `target`.
+
+        When it has none, the search goes on behind it.
+        """
         for segment in self._segments:
-            if segment.sure_largest().timestamp >= target:
-                found = segment.find_timestamp(target, first_offset)
-                if found:
-                    return found
+            if segment.sure_largest().timestamp >= target and (
+                look := segment.look_for_timestamp(target, first_offset)
+            ):
+                return look
         return None
 
-    def find_largest_timestamp(self, first_offset: Offset) -> FoundTimestamp | None:
-        """The first record with the largest timestamp of all."""
-        best = max(self._segments, key=lambda segment: segment.sure_largest().timestamp)
-        if best.largest.timestamp < 0:
-            return None
-        return best.find_timestamp(best.largest.timestamp, first_offset)
+    @property
+    def largest_timestamp(self) -> TimestampMs:
+        """Negative when no record has one."""
+        return max(segment.sure_largest().timestamp for segment in self._segments)
 
     def aborted_transactions(self, offset: Offset, upper_offset: Offset) -> list[AbortedTransaction]:
         """The aborted transactions that a reader of this range must leave out."""
@@ -130,17 +132,15 @@ class Segments:
                 break
         return found
 
-    def facts(self, end_offset: Offset) -> list[SegmentFacts]:
-        """What retention has to know."""
-        return [
-            SegmentFacts(
+    def facts(self, end_offset: Offset) -> Iterator[SegmentFacts]:
+        """What retention has to know, the oldest first."""
+        for slot, segment in enumerate(self._segments):
+            yield SegmentFacts(
                 end_offset=self.end_of(slot, end_offset),
                 size_bytes=segment.size,
                 largest_timestamp=segment.largest_timestamp_or_modified_ms(),
                 is_active=segment is self.active,
             )
-            for slot, segment in enumerate(self._segments)
-        ]
 
     def check_invariants(self) -> None:
         assert self._bases == sorted(set(self._bases))

@@ -25,6 +25,8 @@ CLEANER_DEDUPE_BUFFER_BYTES_MIN = 1 << 20
 _INDEX_ENTRY_BYTES = 8
 _SEGMENT_BYTES_LIMIT: Final = 2**31 - 1
 """Positions in the offset index are 32-bit."""
+_USUAL_BYTES_MAX: Final = 4 << 20
+"""Checking more than this would hold an event loop for longer than a few milliseconds."""
 _CODECS: Final = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,
@@ -108,8 +110,8 @@ class LogConfig:
     is_log_append_time: bool = field(init=False, repr=False, compare=False)
     stored_codec: Codec | None = field(init=False, repr=False, compare=False)
     """The codec in which every batch is stored; None leaves each as its producer sent it."""
-    is_stored_as_sent: bool = field(init=False, repr=False, compare=False)
-    """Whether an uncompressed batch is stored without any change but its offsets."""
+    usual_bytes_max: int = field(init=False, repr=False, compare=False)
+    """The largest uncompressed batch that is stored at once, without any change but its offsets; -1 for none."""
     roll_after_ms: int = field(init=False, repr=False, compare=False)
     """Age at which a segment is closed: a compacted log may need it closed earlier than `segment.ms`."""
     segment_bytes_max: int = field(init=False, repr=False, compare=False)
@@ -118,11 +120,12 @@ class LogConfig:
         stored_codec = _CODECS.get(self.compression_type)
         is_compacted = "compact" in self.cleanup_policy
         is_log_append_time = self.message_timestamp_type == "LogAppendTime"
+        is_stored_as_sent = not is_log_append_time and stored_codec in (None, Codec.NONE)
         derived = {
             "is_compacted": is_compacted,
             "is_log_append_time": is_log_append_time,
             "stored_codec": stored_codec,
-            "is_stored_as_sent": not is_log_append_time and stored_codec in (None, Codec.NONE),
+            "usual_bytes_max": min(self.max_message_bytes, _USUAL_BYTES_MAX) if is_stored_as_sent else -1,
             "roll_after_ms": min(self.segment_ms, self.max_compaction_lag_ms) if is_compacted else self.segment_ms,
             "segment_bytes_max": min(self.segment_bytes, _SEGMENT_BYTES_LIMIT),
         }

@@ -23,11 +23,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from barnabas.base.errors import DiskFailed
+from barnabas.base.errors import CorruptBatch, DiskFailed
 from barnabas.base.filesystem import File, FileSystem
 from barnabas.base.ids import NO_EPOCH, Offset, Position
 from barnabas.records.batch import BatchHeader
-from barnabas.storage.batch_stream import Damage, records_problem, stream_batches
+from barnabas.records.compression import EXPANDED_BYTES_MAX
+from barnabas.storage.batch_stream import Damage, records_problem, stream_batches, walk_batch
 from barnabas.storage.checkpoints import (
     LEADER_EPOCHS,
     PARTITION_METADATA,
@@ -293,8 +294,7 @@ class _SegmentCheck:
                 producers.lose_track()
                 continue
             position, header, batch = item
-            if problem := records_problem(header, batch):
-                self._findings.error(self._path, problem, position=position, offset=header.base_offset)
+            self._check_records(position, header, batch)
             self._check_offsets(position, header, previous)
             self._partition.see_offset(self._path, position, header.base_offset)
             if header.count != header.last_offset_delta + 1:
@@ -307,6 +307,22 @@ class _SegmentCheck:
             report.batches += 1
             report.records += header.count
             report.end_offset = max(report.end_offset, header.next_offset)
+
+    def _check_records(self, position: Position, header: BatchHeader, batch: memoryview) -> None:
+        try:
+            walked = walk_batch(header, batch)
+        except CorruptBatch as error:
+            self._findings.error(self._path, str(error), position=position, offset=header.base_offset)
+            return
+        if problem := records_problem(header, walked):
+            self._findings.error(self._path, problem, position=position, offset=header.base_offset)
+        if walked.expanded_bytes > EXPANDED_BYTES_MAX:
+            self._findings.note(
+                self._path,
+                f"its records expand to {walked.expanded_bytes} bytes, more than allowed: compaction leaves it alone",
+                position=position,
+                offset=header.base_offset,
+            )
 
     def _check_offsets(self, position: Position, header: BatchHeader, previous: Offset) -> None:
         problem = None

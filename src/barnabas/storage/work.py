@@ -8,8 +8,8 @@
 ```
 
 An event loop runs jobs in its executor and finishes them when they come back; synchronous code calls `perform`. Jobs
-may run in any order and at the same time. Any other exception than `DiskFailed` is our bug and goes up to whoever runs
-the job.
+may run in any order and at the same time. What follows a finished job is run at once, by whoever ran the job. Any other
+exception than `DiskFailed` is our bug and goes up to whoever runs the job.
 
 `Workers` runs many jobs to their end, for opening and closing; `InlineWorkers` does so on a simulated disk, which takes
 one thread at a time.
@@ -39,6 +39,10 @@ class Work(Protocol):
         """Instead of `finish`, in the owner's thread, when `run` raised this."""
         ...
 
+    def following(self) -> "Work | None":
+        """After `finish`, in the owner's thread: more of the same that need not wait."""
+        ...
+
 
 class Job(Generic[_Result]):
     """Work made of three functions; `finish` gets what `run` returned.
@@ -46,7 +50,7 @@ class Job(Generic[_Result]):
     A `DiskFailed` of `finish` itself is treated like one of `run`, so that every failure takes the same way.
     """
 
-    __slots__ = ("_failed", "_finish", "_result", "_run", "error", "title")
+    __slots__ = ("_failed", "_finish", "_following", "_result", "_run", "error", "title")
 
     def __init__(
         self,
@@ -55,6 +59,7 @@ class Job(Generic[_Result]):
         run: Callable[[], _Result],
         finish: Callable[[_Result], None],
         failed: Callable[[DiskFailed], None],
+        following: Callable[[], Work | None] | None = None,
     ) -> None:
         self.title = title
         self.error: DiskFailed | None = None
@@ -62,6 +67,7 @@ class Job(Generic[_Result]):
         self._run = run
         self._finish = finish
         self._failed = failed
+        self._following = following
         self._result: _Result
 
     def run(self) -> None:
@@ -77,6 +83,9 @@ class Job(Generic[_Result]):
         self.error = error
         self._failed(error)
 
+    def following(self) -> Work | None:
+        return None if self._following is None or self.error is not None else self._following()
+
     def complete(self) -> None:
         """The whole job here and now, for synchronous callers: raises what went wrong, after it was dealt with."""
         perform(self)
@@ -85,13 +94,16 @@ class Job(Generic[_Result]):
 
 
 def perform(work: Work) -> None:
-    """Runs and finishes a job in this thread."""
-    try:
-        work.run()
-    except DiskFailed as error:
-        work.failed(error)
-    else:
-        work.finish()
+    """Runs and finishes a job in this thread, and what follows it."""
+    due: Work | None = work
+    while due is not None:
+        try:
+            due.run()
+        except DiskFailed as error:
+            due.failed(error)
+            return
+        due.finish()
+        due = due.following()
 
 
 class Workers(Protocol):

@@ -6,7 +6,7 @@ committed offsets is refused, because its groups would not be found again (Kafka
 """
 
 from collections import Counter
-from typing import Any, Final
+from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.broker.audit import log_change, partitions_text
@@ -19,8 +19,6 @@ from barnabas.broker.services import Services
 from barnabas.groups.partitions import OFFSETS_TOPIC
 from barnabas.metadata.image import ClusterImage
 from barnabas.wire.errors import ErrorCode, KafkaError
-
-_PARTITIONS_TOGETHER_MAX: Final = 10_000
 
 
 class CreatePartitionsHandler:
@@ -53,15 +51,10 @@ class CreatePartitionsHandler:
 
     async def _grow(self, request: Request, topic: Any, timeout_ms: int, *, validate_only: bool) -> None:
         services = self._services
-        known = services.image.topics.get(topic.name)
-        if known is not None and topic.name == OFFSETS_TOPIC:
+        if topic.name == OFFSETS_TOPIC and topic.name in services.image.topics:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"{OFFSETS_TOPIC} cannot grow: its number of partitions decides where each group's offsets are",
-            )
-        if known is not None and topic.count - len(known.partitions) > _PARTITIONS_TOGETHER_MAX:
-            raise KafkaError(
-                ErrorCode.INVALID_PARTITIONS, f"at most {_PARTITIONS_TOGETHER_MAX} partitions can be added at once"
             )
         assignments = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
         grown = await services.topics.add_partitions(

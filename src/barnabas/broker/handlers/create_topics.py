@@ -7,6 +7,7 @@ whole. Validate-only does everything but write. From version 5 the answer has th
 Policies of the operator's own (`create.topic.policy.class.name`) do not exist.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -23,12 +24,14 @@ from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.internal_topics import check_internal_config, internal_defaults
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
-from barnabas.metadata.topics import TopicPlan
+from barnabas.metadata.placement import PARTITIONS_TOGETHER_MAX
+from barnabas.metadata.topics import TopicPlan, alike_name
 from barnabas.storage.directory import CLUSTER_METADATA
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 _DEFAULT: Final = -1
-_PARTITIONS_TOGETHER_MAX: Final = 10_000
+_TOGETHER_MAX: Final = 32
+"""Topics that are created at a time: they share one commit of the metadata."""
 
 
 class CreateTopicsHandler:
@@ -40,21 +43,14 @@ class CreateTopicsHandler:
         if timeout_ms <= 0:
             return {"topics": ({"name": topic.name, **TIMED_OUT, "configs": []} for topic in asked.topics)}
         once, twice = await self._distinct(asked.topics)
-        is_too_much = await self._sum(once) > _PARTITIONS_TOGETHER_MAX
-        topics = []
-        async for topic in self._services.slices.each(once):
-            try:
-                if is_too_much:
-                    raise KafkaError(
-                        ErrorCode.POLICY_VIOLATION,
-                        f"a request may create {_PARTITIONS_TOGETHER_MAX} partitions, and this one is for more",
-                    )
-                plan = self._plan(request, topic)
-                if not asked.validate_only:
-                    await self._create(request, plan, timeout_ms)
-                topics.append(self._created(plan))
-            except BarnabasError as error:
-                topics.append(_refused(topic.name, error))
+        is_too_much = await self._sum(once) > PARTITIONS_TOGETHER_MAX
+        topics: list[Values] = []
+        for together in _groups(once):
+            creations = [
+                self._create(request, topic, timeout_ms, is_too_much=is_too_much, validate_only=asked.validate_only)
+                for topic in together
+            ]
+            topics += await asyncio.gather(*creations)
         duplicate = KafkaError(ErrorCode.INVALID_REQUEST, "the request has this topic twice")
         topics += [_refused(name, duplicate) for name in twice]
         return {"throttle_time_ms": request.throttle_ms, "topics": topics}
@@ -77,6 +73,22 @@ class CreateTopicsHandler:
         async for topic in self._services.slices.each(topics):
             total += self._partition_count(topic)
         return total
+
+    async def _create(
+        self, request: Request, topic: Any, timeout_ms: int, *, is_too_much: bool, validate_only: bool
+    ) -> Values:
+        try:
+            if is_too_much:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"a request may create {PARTITIONS_TOGETHER_MAX} partitions, and this one is for more",
+                )
+            plan = self._plan(request, topic)
+            if not validate_only:
+                await self._write(request, plan, timeout_ms)
+        except BarnabasError as error:
+            return _refused(topic.name, error)
+        return self._created(plan)
 
     def _partition_count(self, topic: Any) -> int:
         if topic.assignments:
@@ -117,7 +129,7 @@ class CreateTopicsHandler:
         check_internal_config(topic.name, defaults.with_topic_settings(configs))
         return configs
 
-    async def _create(self, request: Request, plan: TopicPlan, timeout_ms: int) -> None:
+    async def _write(self, request: Request, plan: TopicPlan, timeout_ms: int) -> None:
         await self._services.topics.create(plan)
         name, count, topic_id = plan.assignment.topic, len(plan.assignment.partitions), plan.assignment.topic_id
         log_change(request, "created topic '%s' with %s", name, partitions_text(count), topic=name, partitions=count)
@@ -145,6 +157,19 @@ class CreateTopicsHandler:
                 "config_source": entry.source,
                 "is_sensitive": entry.setting.is_sensitive,
             }
+
+
+def _groups(topics: Iterable[Any]) -> Iterator[list[Any]]:
+    """Topics that are created at a time. Of two whose names count as the same the second waits, and is refused."""
+    together: dict[str, Any] = {}
+    for topic in topics:
+        alike = alike_name(topic.name)
+        if alike in together or len(together) >= _TOGETHER_MAX:
+            yield list(together.values())
+            together = {}
+        together[alike] = topic
+    if together:
+        yield list(together.values())
 
 
 def _assignments(topic: Any) -> dict[int, tuple[int, ...]]:

@@ -1,14 +1,15 @@
 """DeleteRecords, versions 0 to 2: the start of partitions moves up, and what lies before it is gone.
 
--1 stands for the high watermark. A topic that is only compacted is POLICY_VIOLATION, an internal one
-INVALID_TOPIC_EXCEPTION, an offset beyond the high watermark OFFSET_OUT_OF_RANGE; one before the start changes nothing.
-Segments that lie wholly before the start are removed by the next round of retention.
+Answered when that is durable: no kill brings the records back. -1 stands for the high watermark. A topic that is only
+compacted is POLICY_VIOLATION, an internal one INVALID_TOPIC_EXCEPTION, an offset beyond the high watermark
+OFFSET_OUT_OF_RANGE; one before the start changes nothing. Segments that lie wholly before the start are removed by the
+next round of retention.
 """
 
 from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError
-from barnabas.base.ids import Offset
+from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
@@ -31,14 +32,23 @@ class DeleteRecordsHandler:
         wanted: dict[str, dict[int, Any]] = {}
         async for topic in slices.each(asked.topics):
             wanted.setdefault(topic.name, {}).update({one.partition_index: one for one in topic.partitions})
-        topics = []
+        topics: list[Values] = []
+        moved: dict[TopicPartition, dict[str, object]] = {}
         for name, ones in wanted.items():
-            partitions = [self._delete(request, name, one) async for one in slices.each(ones.values())]
+            partitions = []
+            async for one in slices.each(ones.values()):
+                answer = self._delete(request, name, one)
+                partitions.append(answer)
+                if answer["error_code"] is ErrorCode.NONE:
+                    moved[TopicPartition(name, one.partition_index)] = answer
             if partitions:
                 topics.append({"name": name, "partitions": partitions})
+        if moved:
+            for partition, failure in (await self._services.log_starts.store(moved)).items():
+                moved[partition] |= {"low_watermark": _NO_OFFSET, "error_code": refusal_of(failure).code}
         return {"throttle_time_ms": request.throttle_ms, "topics": topics}
 
-    def _delete(self, request: Request, topic: str, one: Any) -> Values:
+    def _delete(self, request: Request, topic: str, one: Any) -> dict[str, object]:
         try:
             self._services.check_topic(request, Operation.DELETE, topic)
             start = self._move_start(topic, one.partition_index, one.offset)

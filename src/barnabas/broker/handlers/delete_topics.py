@@ -4,9 +4,11 @@ Answered when the topic is not served here any more; its files are removed later
 refuses everything. A topic that the request names twice is refused and stays.
 """
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
@@ -22,6 +24,8 @@ from barnabas.broker.services import Services
 from barnabas.groups.partitions import OFFSETS_TOPIC
 from barnabas.wire.errors import ErrorCode, KafkaError
 
+_TOGETHER_MAX: Final = 32
+"""Topics that are deleted at a time: they share one commit of the metadata, and one of the checkpoints."""
 _BY_ID_FROM: Final = 6
 _DELETION_DISABLED_FROM: Final = 3
 
@@ -39,13 +43,17 @@ class DeleteTopicsHandler:
             wanted = ((one.name, one.topic_id) for one in asked.topics)
         if timeout_ms <= 0:
             return {"responses": ({"name": name, "topic_id": topic_id, **TIMED_OUT} for name, topic_id in wanted)}
-        slices = self._services.slices
         counts: Counter[tuple[str | None, UUID | None]] = Counter()
-        async for one in slices.each(wanted):
+        async for one in self._services.slices.each(wanted):
             counts[one] += 1
-        responses = []
-        async for (name, topic_id), count in slices.each(counts.items()):
-            responses.append(await self._delete(request, name, topic_id, timeout_ms, is_twice=count > 1))
+        responses: list[Values] = []
+        iterator = iter(counts.items())
+        while together := list(islice(iterator, _TOGETHER_MAX)):
+            deletions = [
+                self._delete(request, name, topic_id, timeout_ms, is_twice=count > 1)
+                for (name, topic_id), count in together
+            ]
+            responses += await asyncio.gather(*deletions)
         return {"throttle_time_ms": request.throttle_ms, "responses": responses}
 
     async def _delete(

@@ -12,7 +12,7 @@ from barnabas.base.uuid import ZERO_UUID
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.errors import refusal_of
-from barnabas.broker.offset_lookup import check_timestamp, find_offset
+from barnabas.broker.offset_lookup import LookupWorkers, check_timestamp, find_offset
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -24,6 +24,7 @@ _CONSUMER: Final = -1
 class ListOffsetsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._workers = LookupWorkers(services.workers)
 
     async def __call__(self, request: Request, asked: Any) -> Values:
         slices = self._services.slices
@@ -56,7 +57,7 @@ class ListOffsetsHandler:
                 upper = partition.log.last_stable_offset
             else:
                 upper = partition.log.high_watermark
-            found = await find_offset(partition, one.timestamp, upper, self._services.workers)
+            found = await find_offset(partition, one.timestamp, upper, self._workers)
         except BarnabasError as error:
             return {"partition_index": one.partition_index, "error_code": refusal_of(error).code}
         return {

@@ -1,6 +1,7 @@
 """Produce, versions 3 to 13: batches into the logs, one write for all of a tick.
 
-The usual request, one batch for one partition, takes a shorter way (`take_sole`) to the same end.
+The usual request, one batch for one partition, takes a shorter way (`take_sole`) to the same end. Batches that take
+long to check, and what requests have beyond some megabytes, have their turn later (`Admission`).
 
 acks=0 has no answer, so a failure closes the connection, as in Kafka; acks=1 and acks=all are answered when the record
 is in the log, flushed if the topic asks for it, and, for all, on every in-sync replica. Each partition of a request
@@ -22,6 +23,7 @@ from barnabas.broker.request import Request
 from barnabas.broker.request_measures import RequestMeasures
 from barnabas.net.replies import ReplySlot
 from barnabas.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, PREFIX_BYTES, TRANSACTIONAL, Codec
+from barnabas.replication.admission import Admission
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.tick import AppendTick
@@ -53,12 +55,13 @@ _LENGTH_MIN: Final = 14
 
 
 class ProduceHandler:
-    def __init__(self, replicas: Replicas, tick: AppendTick, measures: RequestMeasures) -> None:
+    def __init__(self, replicas: Replicas, tick: AppendTick, admission: Admission, measures: RequestMeasures) -> None:
         """`measures` are for those requests that never become a `Request`."""
         self.replicas = replicas
         self.now = measures.now
         self.seconds = measures.seconds[ApiKey.PRODUCE]
         self._tick = tick
+        self._admission = admission
 
     def take_sole(self, frame: memoryview, slot: ReplySlot, client: ClientConnection) -> bool:
         """The usual request on the shortest way. False leaves it to the long one, which also says what is wrong."""
@@ -70,13 +73,18 @@ class ProduceHandler:
         if partition is None or self.replicas.is_internal(partition.name.topic):
             return False
         append = _SoleAppend(self, sole, frame, slot, client, partition)
+        batch = frame[start:end]
         try:
             if acks == ALL_ACKS:
                 partition.check_in_sync()
-            append.appended = appended = partition.append(frame[start:end])
+            appended = partition.append_usual(batch)
         except BarnabasError as error:
-            append.refuse(error, _told_start(partition, error))
+            append.refuse(error)
+            return True
+        if appended is None:
+            self._admission.admit(partition, batch, append)
         else:
+            append.appended = appended
             self._tick.add(partition, appended.last_offset, append)
         return True
 
@@ -120,25 +128,24 @@ class ProduceHandler:
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id"
             )
+        pending.wait()
+        append = _PartitionAppend(pending, reply, partition)
+        appended = None
         try:
             if base_offset != 0:
                 raise InvalidRecords(f"the base offset of a client's batch is 0, not {base_offset}")
             if pending.acks == ALL_ACKS:
                 partition.check_in_sync()
-            appended = partition.append(records)
+            if self._admission.takes_usual(len(records)):
+                appended = partition.append_usual(records)
         except BarnabasError as error:
-            pending.refused(reply, wanted.index, error, NO_LEADER, _told_start(partition, error))
+            append.refuse(error)
             return
-        pending.wait()
-
-        def when_appended(error: DiskFailed | None) -> None:
-            if error is None:
-                pending.appended(reply, partition, appended)
-            else:
-                pending.refused(reply, wanted.index, error, NO_LEADER)
-            pending.settle()
-
-        self._tick.add(partition, appended.last_offset, when_appended)
+        if appended is None:
+            self._admission.admit(partition, records, append)
+        else:
+            append.appended = appended
+            self._tick.add(partition, appended.last_offset, append)
 
     def _leader(self, topic: ProduceTopic, wanted: ProducePartition, error: BarnabasError) -> LeaderAndEpoch:
         if isinstance(error, KafkaError) and error.code in (
@@ -217,7 +224,7 @@ class _SoleAppend:
         handler = self._handler
         handler.seconds.observe(handler.now() - self._began)
 
-    def refuse(self, error: BarnabasError, log_start_offset: Offset = _NO_OFFSET) -> None:
+    def refuse(self, error: BarnabasError) -> None:
         """Answers as the long way does."""
         request = self._client.request_in(self._frame, self._slot)
         asked = decode_produce_request(request.version, request.body)
@@ -225,8 +232,33 @@ class _SoleAppend:
         reply: list[ProducePartitionReply] = []
         (topic,) = asked.topics
         pending.topics.append(ProduceTopicReply(topic.name, topic.topic_id, reply))
-        pending.refused(reply, topic.partitions[0].index, error, NO_LEADER, log_start_offset)
+        pending.refused(reply, topic.partitions[0].index, error, NO_LEADER, _told_start(self._partition, error))
         pending.settle()
+
+
+class _PartitionAppend:
+    """One batch of a request that may have many, on its way to the disk."""
+
+    __slots__ = ("_partition", "_pending", "_reply", "appended")
+
+    appended: Appended
+
+    def __init__(self, pending: "_PendingProduce", reply: list[ProducePartitionReply], partition: Partition) -> None:
+        self._pending = pending
+        self._reply = reply
+        self._partition = partition
+
+    def __call__(self, error: DiskFailed | None) -> None:
+        if error is not None:
+            self.refuse(error)
+            return
+        self._pending.appended(self._reply, self._partition, self.appended)
+        self._pending.settle()
+
+    def refuse(self, error: BarnabasError) -> None:
+        partition = self._partition
+        self._pending.refused(self._reply, partition.name.partition, error, NO_LEADER, _told_start(partition, error))
+        self._pending.settle()
 
 
 class _PendingProduce:

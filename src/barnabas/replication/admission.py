@@ -1,0 +1,182 @@
+"""Clients' batches that take long to check: compressed ones, large ones, ones that are compressed anew.
+
+The usual batch is staged at once (`Partition.append_usual`). Every other one comes here and is checked on the event
+loop as far as that takes a few milliseconds in each turn of the loop; what takes longer goes to a worker thread, and
+is staged when it is back. Whatever a request holds, nobody else waits for it.
+
+```
+                     within this turn's budget
+admit ── checked ─────────────────────────────────> staged ──> AppendTick
+           │                                          ^
+           └─ more ──> line of its partition ──> worker (CHECKERS_MAX of them, for all partitions)
+```
+
+A partition takes its batches in the order in which they came: while one of them is away, those that come after it wait
+in the partition's line (`Partition.is_admitting`). Other partitions do not wait. The lines take turns; how long they
+can become is bounded by what connections may have unanswered. A batch that is back when its partition is not served
+any more is refused, and so are those that wait behind it.
+
+Owner: the broker's event loop. A worker touches nothing but the one batch.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final, NamedTuple, Protocol
+
+from barnabas.base.errors import BarnabasError, DiskFailed
+from barnabas.base.filesystem import Buffer
+from barnabas.replication.partition import Partition
+from barnabas.replication.tick import AppendTick
+from barnabas.storage.staging import Appended
+from barnabas.storage.validate import BatchCheck
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+BATCH_COST_MAX: Final = 1 << 20
+"""What one batch may cost on the loop (`BatchCheck.advance`): a millisecond or two, about four with gzip."""
+TURN_COST_MAX: Final = 2 << 20
+"""And all of one turn of the loop together, before the rest of them goes to the workers."""
+USUAL_BYTES_MAX: Final = 4 << 20
+"""What requests for many partitions may stage at once in one turn of the loop, of batches that need no check here."""
+_USUAL_COST_MIN: Final = 16 << 10
+"""What such a batch counts for, however small it is: writing it costs a system call."""
+CHECKERS_MAX: Final = 2
+"""Workers that check at a time: flushes and housekeeping need threads, too, and a checker may need 128 MiB."""
+
+
+class Admitted(Protocol):
+    """The owner of an append, who is told how it went."""
+
+    appended: Appended
+    """Set before it is called."""
+
+    def refuse(self, error: BarnabasError) -> None:
+        """The batch is not staged, and will not be."""
+        ...
+
+    def __call__(self, error: DiskFailed | None) -> None:
+        """The batch is in the log; or the disk has failed."""
+        ...
+
+
+class _Waiting(NamedTuple):
+    batch: Buffer
+    check: BatchCheck | None
+    """Begun already, and too long for the loop."""
+    owner: Admitted
+
+
+class Admission:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        workers: Executor,
+        tick: AppendTick,
+        on_bug: Callable[[BaseException], None],
+    ) -> None:
+        """`on_bug` hears of an exception that no check should raise: our own mistake, which ends the broker."""
+        self._loop = loop
+        self._workers = workers
+        self._tick = tick
+        self._on_bug = on_bug
+        self._spent = 0
+        """Cost of what this turn of the loop has checked."""
+        self._usual_bytes = 0
+        """And of what it has staged without."""
+        self._lines: dict[Partition, deque[_Waiting]] = {}
+        self._due: deque[Partition] = deque()
+        """Partitions whose first batch in line no checker has taken yet."""
+        self._checkers: set[asyncio.Task[None]] = set()
+
+    def takes_usual(self, size_bytes: int) -> bool:
+        """Whether a batch of a request for many partitions may be staged at once: this turn has had few of them."""
+        if not self._usual_bytes:
+            self._loop.call_soon(self._begin_turn)
+        self._usual_bytes += max(size_bytes, _USUAL_COST_MIN)
+        return self._usual_bytes <= USUAL_BYTES_MAX
+
+    def admit(self, partition: Partition, batch: Buffer, owner: Admitted) -> None:
+        """Stages the batch now or later, or refuses it; its owner is told."""
+        line = self._lines.get(partition)
+        if line is not None:
+            line.append(_Waiting(batch, None, owner))
+            return
+        check = None
+        if self._spent < TURN_COST_MAX:
+            try:
+                check = partition.log.check(batch)
+                if self._advance(check):
+                    self._stage(partition, check, owner)
+                    return
+            except BarnabasError as error:
+                owner.refuse(error)
+                return
+        self._lines[partition] = deque([_Waiting(batch, check, owner)])
+        partition.is_admitting = True
+        self._due.append(partition)
+        if len(self._checkers) < CHECKERS_MAX:
+            checker = self._loop.create_task(self._check_lines())
+            self._checkers.add(checker)
+            checker.add_done_callback(self._ended)
+
+    def _advance(self, check: BatchCheck) -> bool:
+        """Whether the batch could be checked within what is left of this turn."""
+        if not self._spent:
+            self._loop.call_soon(self._begin_turn)
+        left = min(BATCH_COST_MAX, TURN_COST_MAX - self._spent)
+        cost = check.advance(left)
+        self._spent += left if cost is None else cost
+        return cost is not None
+
+    def _begin_turn(self) -> None:
+        self._spent = self._usual_bytes = 0
+
+    def _stage(self, partition: Partition, check: BatchCheck, owner: Admitted) -> None:
+        owner.appended = appended = partition.append_checked(check.accepted)
+        self._tick.add(partition, appended.last_offset, owner)
+
+    async def _check_lines(self) -> None:
+        """One checker: takes the first batch of one line after the other, until there is none."""
+        while self._due:
+            partition = self._due.popleft()
+            line = self._lines[partition]
+            waiting = line[0]
+            try:
+                await self._check(partition, waiting)
+            except BarnabasError as error:
+                waiting.owner.refuse(error)
+            line.popleft()
+            if line:
+                self._due.append(partition)
+            else:
+                del self._lines[partition]
+                partition.is_admitting = False
+
+    async def _check(self, partition: Partition, waiting: _Waiting) -> None:
+        _require_served(partition)
+        check, is_done = waiting.check, False
+        if check is None:
+            check = partition.log.check(waiting.batch)
+            is_done = self._spent < TURN_COST_MAX and self._advance(check)
+        if not is_done:
+            await self._loop.run_in_executor(self._workers, check.finish)
+            _require_served(partition)
+        self._stage(partition, check, waiting.owner)
+
+    def _ended(self, checker: asyncio.Task[None]) -> None:
+        self._checkers.discard(checker)
+        if not checker.cancelled() and (bug := checker.exception()) is not None:
+            self._on_bug(bug)
+
+    async def drain(self) -> None:
+        """Waits until no batch is away and none waits in line."""
+        while self._checkers:
+            await asyncio.wait(self._checkers)
+
+
+def _require_served(partition: Partition) -> None:
+    if partition.is_closed:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.name} is not served here any more")

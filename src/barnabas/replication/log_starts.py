@@ -1,0 +1,69 @@
+"""Makes it durable that logs start later: records that a client has deleted must not come back after a kill.
+
+There is one write at a time. Whoever asks while it is under way waits for the next one, which is for all of them
+together, however many requests they came with.
+
+Owner: the broker's event loop.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from concurrent.futures import Executor
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import TopicPartition
+from barnabas.replication.workers import perform
+from barnabas.storage.manager import LogManager
+from barnabas.wire.errors import ErrorCode, KafkaError
+
+
+class LogStarts:
+    """See the module's text."""
+
+    def __init__(self, logs: LogManager, workers: Executor, on_bug: Callable[[BaseException], None]) -> None:
+        """`on_bug` hears of an exception that a write should not raise: our own mistake, which ends the broker."""
+        self._logs = logs
+        self._workers = workers
+        self._on_bug = on_bug
+        self._wanted: dict[TopicPartition, None] = {}
+        self._next: asyncio.Future[dict[TopicPartition, BarnabasError]] | None = None
+        """Tells those who wait for the write that has not begun which partitions it failed for."""
+        self._writer: asyncio.Task[None] | None = None
+
+    async def store(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, BarnabasError]:
+        """Returns when the starts of these logs, as they are now, are durable; with those for which that failed."""
+        loop = asyncio.get_running_loop()
+        if self._next is None:
+            self._next = loop.create_future()
+        self._wanted.update(dict.fromkeys(partitions))
+        if self._writer is None:
+            self._writer = loop.create_task(self._write())
+            self._writer.add_done_callback(self._ended)
+        failures = await asyncio.shield(self._next)
+        return {partition: failures[partition] for partition in partitions if partition in failures}
+
+    async def _write(self) -> None:
+        while self._next is not None:
+            wanted, self._wanted = self._wanted, {}
+            told, self._next = self._next, None
+            failures: dict[TopicPartition, BarnabasError] = {
+                name: KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is not served here any more")
+                for name in wanted
+            }
+            for job, partitions in self._logs.storing_starts(wanted):
+                await perform(job, self._workers)
+                for partition in partitions:
+                    del failures[partition]
+                    if job.error is not None:
+                        failures[partition] = job.error
+            told.set_result(failures)
+
+    def _ended(self, writer: asyncio.Task[None]) -> None:
+        self._writer = None
+        if not writer.cancelled() and (bug := writer.exception()) is not None:
+            self._on_bug(bug)
+
+    async def drain(self) -> None:
+        """Waits until nothing is being written."""
+        while self._writer is not None:
+            await asyncio.wait([self._writer])

@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.uuid import ZERO_UUID
+from barnabas.broker.handlers.fetch_attempt import wanted_of
+from barnabas.broker.handlers.wide_fetch import decode_wide_fetch
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.errors import MalformedRequest, MalformedResponse
 from barnabas.wire.fetch_request import (
@@ -50,6 +52,7 @@ from barnabas.wire.produce_response import (
     encode_produce_response,
 )
 from barnabas.wire.reader import message_reader
+from barnabas.wire.steps import finish
 from tests.support.wire_entities import entities
 
 EXAMPLES = 25
@@ -138,6 +141,28 @@ def test_fetch_request_of_any_version_is_read_and_written_as_by_kio(version: int
     expected = _fetch_request(message)
     assert _decode_fetch_request(version, memoryview(encoded)) == expected
     assert encode_fetch_request(version, expected) == encoded
+
+
+@fetch_versions
+@given(data=st.data())
+@settings(max_examples=EXAMPLES)
+def test_wide_fetch_request_is_read_as_any_other(version: int, data: st.DataObject) -> None:
+    body = memoryview(encode_request(data.draw(entities(request_schema(ApiKey.FETCH, version)))))
+    read, expected = finish(decode_wide_fetch(version, body)), decode_fetch_request(version, body)
+    assert list(wanted_of(read)) == list(wanted_of(expected))
+    assert [(one.name, one.topic_id, list(one.partitions)) for one in read.forgotten_topics] == [
+        (one.name, one.topic_id, list(one.partitions)) for one in expected.forgotten_topics
+    ]
+    for name in (
+        "wait_ms_max",
+        "bytes_min",
+        "bytes_max",
+        "isolation_level",
+        "session_id",
+        "session_epoch",
+        "replica_id",
+    ):
+        assert getattr(read, name) == getattr(expected, name)
 
 
 def _decode_fetch_request(version: int, body: memoryview) -> FetchRequest:

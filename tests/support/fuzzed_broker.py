@@ -15,7 +15,7 @@ from barnabas.wire.framing import parse_response_header
 from barnabas.wire.messages import response_schema
 from barnabas.wire.reader import message_reader
 from tests.support.request_fuzzer import FuzzedRequest, RequestFuzzer
-from tests.support.side_by_side import CLOSED, Side
+from tests.support.side_by_side import CLOSED, Side, read_exactly
 
 ANSWER_SECONDS = 30.0
 WAITED_SECONDS = 0.03
@@ -80,19 +80,9 @@ class FuzzedBroker:
             return None
         if request.api_key in _WAITING:
             self._socket.settimeout(WAITED_SECONDS)
-        length = self._exactly(_LENGTH.size)
-        return None if length is None else self._exactly(*_LENGTH.unpack(length))
-
-    def _exactly(self, count: int) -> bytes | None:
-        assert self._socket is not None
-        received = bytearray()
-        while len(received) < count:
-            more = self._socket.recv(count - len(received))
-            if not more:
-                return None
-            received += more
-            self._socket.settimeout(ANSWER_SECONDS)  # what has begun must end
-        return bytes(received)
+        length = read_exactly(self._socket, _LENGTH.size)
+        self._socket.settimeout(ANSWER_SECONDS)  # what has begun must end
+        return None if length is None else read_exactly(self._socket, *_LENGTH.unpack(length))
 
     def _disconnect(self) -> None:
         if self._socket is not None:

@@ -47,6 +47,17 @@ def versions(api_key: ApiKey) -> range:
     return range(APIS[api_key].version_min, APIS[api_key].version_max + 1)
 
 
+def read_exactly(connection: socket.socket, count: int) -> bytes | None:
+    """None when the connection ends before."""
+    received = bytearray()
+    while len(received) < count:
+        more = connection.recv(count - len(received))
+        if not more:
+            return None
+        received += more
+    return bytes(received)
+
+
 # --- one side ---------------------------------------------------------------------------------------------
 
 
@@ -90,23 +101,13 @@ class Side:
         """The next frame; None when the broker has closed the connection."""
         assert self._socket is not None
         try:
-            length = self._exactly(_LENGTH.size)
-            frame = None if length is None else self._exactly(*_LENGTH.unpack(length))
+            length = read_exactly(self._socket, _LENGTH.size)
+            frame = None if length is None else read_exactly(self._socket, *_LENGTH.unpack(length))
         except ConnectionError:
             frame = None
         if frame is None:
             self.close()
         return frame
-
-    def _exactly(self, count: int) -> bytes | None:
-        assert self._socket is not None
-        received = bytearray()
-        while len(received) < count:
-            more = self._socket.recv(count - len(received))
-            if not more:
-                return None
-            received += more
-        return bytes(received)
 
     def frame(self, api_key: ApiKey, version: int, values: Values | bytes, client_id: str = CLIENT_ID) -> bytes:
         body = values if isinstance(values, bytes) else write_request(api_key, version, values)

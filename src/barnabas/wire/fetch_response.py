@@ -141,8 +141,7 @@ def encode_fetch_response(version: int, response: FetchResponse) -> EncodedFetch
     length = 0
     written: list[bytes] = [_encode_start(version, response), array_count(len(response.topics), is_flexible)]
     for topic in response.topics:
-        written.append(topic.topic_id.bytes if version >= TOPIC_ID_FROM else nullable_string(topic.name, is_flexible))
-        written.append(array_count(len(topic.partitions), is_flexible))
+        written.append(_encode_topic_start(version, topic))
         length += _encode_partitions(version, topic.partitions, written, pieces)
         if is_flexible:
             written.append(NO_TAGGED_FIELDS)
@@ -156,8 +155,7 @@ def encode_fetch_response_in_steps(version: int, response: FetchResponse) -> Ste
     length = 0
     written: list[bytes] = [_encode_start(version, response), array_count(len(response.topics), is_flexible)]
     for topic in response.topics:
-        written.append(topic.topic_id.bytes if version >= TOPIC_ID_FROM else nullable_string(topic.name, is_flexible))
-        written.append(array_count(len(topic.partitions), is_flexible))
+        written.append(_encode_topic_start(version, topic))
         for start in range(0, len(topic.partitions), _ENCODED_TOGETHER):
             some = topic.partitions[start : start + _ENCODED_TOGETHER]
             length += _encode_partitions(version, some, written, pieces)
@@ -169,6 +167,12 @@ def encode_fetch_response_in_steps(version: int, response: FetchResponse) -> Ste
         if is_flexible:
             written.append(NO_TAGGED_FIELDS)
     return _ended(version, response, written, pieces, length)
+
+
+def _encode_topic_start(version: int, topic: FetchTopicReply) -> bytes:
+    is_flexible = version >= FLEXIBLE_FROM
+    name = topic.topic_id.bytes if version >= TOPIC_ID_FROM else nullable_string(topic.name, is_flexible)
+    return name + array_count(len(topic.partitions), is_flexible)
 
 
 def _encode_partitions(

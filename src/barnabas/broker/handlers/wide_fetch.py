@@ -43,7 +43,7 @@ class WideFetches:
         """From the bytes to the answer."""
         slices = self._slices
         await slices.begin()
-        fetch = await slices.finish(_decoded(request.version, request.body))
+        fetch = await slices.finish(decode_wide_fetch(request.version, request.body))
         request.body = NOTHING  # so that the buffer it arrived in does not wait, too
         if fetch.isolation_level not in ISOLATION_LEVELS:
             raise MalformedRequest(f"there is no isolation level {fetch.isolation_level}")
@@ -114,7 +114,7 @@ class WideFetches:
         self._handler.send(request, encoded)
 
 
-def _decoded(version: int, body: memoryview) -> Steps[FetchRequest]:
+def decode_wide_fetch(version: int, body: memoryview) -> Steps[FetchRequest]:
     """As `decode_fetch_request`, through kio's classes."""
     message = yield from decode_request_in_steps(ApiKey.FETCH, version, body)
     fetch = FetchRequest(message.max_wait // timedelta(milliseconds=1), message.min_bytes, message.max_bytes)

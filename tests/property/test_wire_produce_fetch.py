@@ -149,20 +149,14 @@ def test_fetch_request_of_any_version_is_read_and_written_as_by_kio(version: int
 def test_wide_fetch_request_is_read_as_any_other(version: int, data: st.DataObject) -> None:
     body = memoryview(encode_request(data.draw(entities(request_schema(ApiKey.FETCH, version)))))
     read, expected = finish(decode_wide_fetch(version, body)), decode_fetch_request(version, body)
-    assert list(wanted_of(read)) == list(wanted_of(expected))
+    assert [(key, one.wanted) for key, one in wanted_of(read)] == [
+        (key, one.wanted) for key, one in wanted_of(expected)
+    ]
     assert [(one.name, one.topic_id, list(one.partitions)) for one in read.forgotten_topics] == [
         (one.name, one.topic_id, list(one.partitions)) for one in expected.forgotten_topics
     ]
-    for name in (
-        "wait_ms_max",
-        "bytes_min",
-        "bytes_max",
-        "isolation_level",
-        "session_id",
-        "session_epoch",
-        "replica_id",
-    ):
-        assert getattr(read, name) == getattr(expected, name)
+    names = ("wait_ms_max", "bytes_min", "bytes_max", "isolation_level", "session_id", "session_epoch", "replica_id")
+    assert [getattr(read, name) for name in names] == [getattr(expected, name) for name in names]
 
 
 def _decode_fetch_request(version: int, body: memoryview) -> FetchRequest:

@@ -77,6 +77,25 @@ def test_those_that_wait_are_not_overtaken_by_a_stream_of_newcomers() -> None:
     asyncio.run(scenario())
 
 
+def test_request_that_begins_passes_the_long_ones() -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        slices = Slices(asyncio.get_running_loop(), clock)
+        done: list[str] = []
+        long = [asyncio.create_task(_work(slices, clock, "long", 100, done)) for _ in range(50)]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        short = asyncio.create_task(_work(slices, clock, "short", 1, done))
+        turns = 0
+        while not short.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns < 10
+        await asyncio.gather(*long)
+
+    asyncio.run(scenario())
+
+
 def test_short_work_does_not_wait() -> None:
     async def scenario() -> None:
         slices = Slices(asyncio.get_running_loop(), ManualClock())

@@ -16,7 +16,7 @@ assertion is another matter: our own state may be wrong, and the broker stops.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -33,8 +33,10 @@ from barnabas.wire.messages import decode_request_in_steps, write_response_in_st
 logger = logging.getLogger(__name__)
 
 Values: TypeAlias = Mapping[str, object]
-DirectHandler: TypeAlias = Callable[[Request], Coroutine[Any, Any, None] | None]
-"""Answers by itself; what it returns is work that takes longer than this turn of the event loop."""
+Work: TypeAlias = Callable[[], Awaitable[None]]
+"""What is left to do for a request, and answers it."""
+DirectHandler: TypeAlias = Callable[[Request], Work | None]
+"""Answers by itself, or returns work that takes longer than this turn of the event loop."""
 Handler: TypeAlias = Callable[[Request, Any], Awaitable[Values]]
 """Gets the request and what it asks for, decoded by kio's class for its version."""
 Shortcut: TypeAlias = Callable[[memoryview, ReplySlot, "ClientConnection"], bool]
@@ -101,11 +103,11 @@ class Dispatcher:
     def handle(self, request: Request) -> None:
         direct = self.direct.get(request.api_key)
         if direct is None:
-            self._start(request, self._answer(request))
+            self._start(request, partial(self._answer, request))
         elif (work := direct(request)) is not None:
             self._start(request, work)
 
-    def _start(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, request: Request, work: Work) -> None:
         task = self.loop.create_task(self._run(request, work))
         self._tasks.add(task)
         task.add_done_callback(partial(self._end, request))
@@ -115,9 +117,9 @@ class Dispatcher:
         if not task.cancelled() and (bug := task.exception()) is not None:
             request.refuse(self.mistake(request.api_key, bug))
 
-    async def _run(self, request: Request, work: Coroutine[Any, Any, None]) -> None:
+    async def _run(self, request: Request, work: Work) -> None:
         try:
-            await work
+            await work()
         except BarnabasError as error:
             request.refuse(error)
 

@@ -8,10 +8,12 @@ this; a fetch of very many partitions goes on in `wide_fetch`.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Coroutine, Iterator
-from typing import Any, Final, cast
+from collections.abc import Iterator
+from functools import partial
+from typing import Final, cast
 
 from barnabas.base.clock import Clock
+from barnabas.broker.dispatch import Work
 from barnabas.broker.fetch_sessions import FetchPlan, FetchSessions, PartitionKey, Partitions
 from barnabas.broker.handlers.fetch_attempt import ISOLATION_LEVELS, Attempt, GatheredReplies, wanted_of
 from barnabas.broker.handlers.wide_fetch import NOTHING, WideFetches
@@ -54,14 +56,14 @@ class FetchHandler:
         self._fetch_bytes_max = fetch_bytes_max
         self._wide = WideFetches(self, loop, slices)
 
-    def __call__(self, request: Request) -> Coroutine[Any, Any, None] | None:
+    def __call__(self, request: Request) -> Work | None:
         if len(request.body) > WIDE_BYTES:
-            return self._wide.serve(request)
+            return partial(self._wide.serve, request)
         fetch = decode_fetch_request(request.version, request.body)
         plan = self.plan(request, fetch, OrderedDict(wanted_of(fetch)))
         if plan is not None:
             if len(plan.partitions) > WIDE_PARTITIONS:
-                return self._wide.answer(self.attempt(request, fetch, plan))
+                return partial(self._wide.answer, self.attempt(request, fetch, plan))
             self._read(request, fetch, plan)
         return None
 

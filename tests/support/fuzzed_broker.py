@@ -1,4 +1,5 @@
-"""Sends fuzzed requests to a broker, one at a time, and looks whether each is answered as its version's schema says.
+"""Sends fuzzed requests to a broker, alone or a few in one go, and looks whether each is answered as its version's
+schema says. Connections whose request waits are kept for a while, so that groups get several members.
 
 What a request may not do: leave another connection without an answer, be answered by something that cannot be read, or
 be answered not at all. A closed connection is an answer, too.
@@ -21,6 +22,8 @@ ANSWER_SECONDS = 30.0
 WAITED_SECONDS = 0.03
 _WAITING = (ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
 """What these ask for may take as long as they say, so that the test goes on without the answer."""
+_TOGETHER_MAX = 6
+_HELD_MAX = 6
 _LENGTH = struct.Struct(">i")
 _EVERYTHING = {
     "resources": [],
@@ -35,6 +38,7 @@ class FuzzedBroker:
         self._address = (host, int(port))
         self._fuzzer = fuzzer
         self._socket: socket.socket | None = None
+        self._held: list[socket.socket] = []
         self._witness = Side("Barnabas", bootstrap)
         self.answered = 0
         self.closed = 0
@@ -42,47 +46,71 @@ class FuzzedBroker:
 
     def close(self) -> None:
         self._disconnect()
+        for held in self._held:
+            held.close()
         self._witness.close()
 
     def throw(self, count: int) -> None:
         """So many requests; every few of them the other connection asks, too."""
+        together: list[FuzzedRequest] = []
         for number in range(count):
             request = self._fuzzer.draw()
-            self._throw(request)
+            together.append(request)
+            is_last = not request.is_answered or request.api_key in _WAITING  # nothing is answered behind it
+            if is_last or len(together) > number % _TOGETHER_MAX:
+                self._throw(together)
+                together = []
             if number % 50 == 0:
                 self._check_witness()
+        self._throw(together)
         self._check_witness()
 
-    def _throw(self, request: FuzzedRequest) -> None:
+    def _throw(self, requests: list[FuzzedRequest]) -> None:
+        request = None
         try:
-            frame = self._exchange(request)
+            self._send(b"".join(one.frame for one in requests))
+            for request in requests:
+                frame = self._receive(request)
+                if frame is None:
+                    break
+                self.answered += 1
+                self._fuzzer.learn(request.api_key, _decoded(request, frame))
+            else:
+                return
         except TimeoutError:
-            self._disconnect()
+            assert request is not None
             assert request.api_key in _WAITING, f"no answer to {_told(request)}"
             self.waited += 1
+            self._hold()
             return
         except ConnectionError:
-            frame = None
-        if frame is None:
-            self._disconnect()
-            self.closed += 1
-            return
-        self.answered += 1
-        self._fuzzer.learn(request.api_key, _decoded(request, frame))
+            pass
+        self._disconnect()
+        self.closed += 1
 
-    def _exchange(self, request: FuzzedRequest) -> bytes | None:
+    def _send(self, frames: bytes) -> None:
         if self._socket is None:
             self._socket = socket.create_connection(self._address, timeout=ANSWER_SECONDS)
         self._socket.settimeout(ANSWER_SECONDS)
-        self._socket.sendall(request.frame)
+        self._socket.sendall(frames)
+
+    def _receive(self, request: FuzzedRequest) -> bytes | None:
+        assert self._socket is not None
         if not request.is_answered:
-            self._disconnect()
             return None
         if request.api_key in _WAITING:
             self._socket.settimeout(WAITED_SECONDS)
         length = read_exactly(self._socket, _LENGTH.size)
         self._socket.settimeout(ANSWER_SECONDS)  # what has begun must end
         return None if length is None else read_exactly(self._socket, *_LENGTH.unpack(length))
+
+    def _hold(self) -> None:
+        """The request may go on waiting, for others that are sent meanwhile."""
+        assert self._socket is not None
+        self._held.append(self._socket)
+        self._socket = None
+        if len(self._held) > _HELD_MAX:
+            self._held.pop(0).close()
 
     def _disconnect(self) -> None:
         if self._socket is not None:

@@ -13,7 +13,8 @@ close                       n     -1   forget the session, answer everything
 
 The epoch counts a session's requests, so that a lost or repeated one is noticed. Sessions are bounded: when all slots
 are taken, one that was not used for `eviction_ms`, or that is old and smaller than the new one, makes room; otherwise
-the client gets no session and sends full requests. Partitions that were answered with data go to the end of the
+the client gets no session and sends full requests. So are the partitions of all sessions together: a session that would
+bring more is not opened, and one that grows by more is closed. Partitions that were answered with data go to the end of the
 session, so that a small `max_bytes` starves nobody.
 """
 
@@ -31,6 +32,8 @@ NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 _EPOCH_MAX: Final = 2**31 - 1
+_PARTITIONS_MAX: Final = 500_000
+"""In all sessions: each takes some hundred bytes."""
 _NEVER_TOLD: Final = -2
 
 
@@ -139,7 +142,11 @@ class FetchSessions:
                 return plan
             return replace(plan, session_id=self._open(plan.partitions, uses_topic_ids, now_ms))
         session = self._find(session_id, epoch, uses_topic_ids)
+        before = len(session.partitions)
         _change(session, wanted, forgotten)
+        if len(session.partitions) > before and self.partition_count > _PARTITIONS_MAX:
+            del self._sessions[session_id]
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"session {session_id} has become too large")
         self._advance(session, now_ms)
         if not session.partitions:
             del self._sessions[session_id]
@@ -181,6 +188,8 @@ class FetchSessions:
     def _open(self, partitions: Partitions, uses_topic_ids: bool, now_ms: SteadyMs) -> int:
         """The new session's id, or `NO_SESSION` when there is no room."""
         if len(self._sessions) >= self._slots_max and not self._make_room(len(partitions), now_ms):
+            return NO_SESSION
+        if self.partition_count + len(partitions) > _PARTITIONS_MAX:
             return NO_SESSION
         session_id = self._random.randrange(1, 2**31)
         while session_id in self._sessions:

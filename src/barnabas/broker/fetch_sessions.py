@@ -14,8 +14,8 @@ close                       n     -1   forget the session, answer everything
 The epoch counts a session's requests, so that a lost or repeated one is noticed. Sessions are bounded: when all slots
 are taken, one that was not used for `eviction_ms`, or that is old and smaller than the new one, makes room; otherwise
 the client gets no session and sends full requests. So are the partitions of all sessions together: a session that would
-bring more is not opened, and one that grows by more is closed. Partitions that were answered with data go to the end of the
-session, so that a small `max_bytes` starves nobody.
+bring more is not opened, and one that grows by more is closed. Partitions that were answered with data go to the end
+of the session, so that a small `max_bytes` starves nobody.
 """
 
 from collections import OrderedDict

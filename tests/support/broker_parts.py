@@ -109,6 +109,8 @@ class ServedBroker:
 class _FutureSlot:
     """For handlers that answer by themselves."""
 
+    is_abandoned = False
+
     def __init__(self) -> None:
         self.reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -121,6 +123,8 @@ class _FutureSlot:
 
 class _NoSlot:
     """Handlers of this kind return their answer."""
+
+    is_abandoned = False
 
     def complete(self, reply: object) -> None:
         raise AssertionError("a handler answered by itself")

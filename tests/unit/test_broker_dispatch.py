@@ -150,3 +150,43 @@ def test_mistake_in_work_that_waited_for_its_turn_closes_its_connection_alone(
             assert bugs(served.broker) == {("JoinGroup",): 30}
 
     run(scenario())
+
+
+def test_request_that_changes_something_is_carried_out_though_its_client_has_gone(tmp_path: Path) -> None:
+    topic = {"name": "orders", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+
+    async def scenario() -> None:
+        async with served_broker(tmp_path) as served:
+            async with connected(served) as client:
+                client.send(ApiKey.CREATE_TOPICS, 4, {"topics": [topic], "timeout_ms": 1000, "validate_only": False})
+                await client.writer.drain()
+            await served.broker.replicas.wait_for(lambda image: "orders" in image.topics)
+
+    run(scenario())
+
+
+def test_request_whose_client_has_gone_is_dropped(tmp_path: Path) -> None:
+    """Otherwise clients that ask for much and go at once would pile up work."""
+
+    async def scenario() -> None:
+        async with served_broker(tmp_path) as served, connected(served) as witness:
+            begun: list[Request] = []
+            dispatcher: Any = served.broker.dispatcher
+            handle = dispatcher.handlers[ApiKey.DESCRIBE_GROUPS]
+
+            async def counted(request: Request, asked: Any) -> Any:
+                begun.append(request)
+                return await handle(request, asked)
+
+            dispatcher.handlers[ApiKey.DESCRIBE_GROUPS] = counted
+            names = [f"group-{number}" for number in range(20_000)]
+            async with AsyncExitStack() as stack:
+                clients = [await stack.enter_async_context(connected(served)) for _ in range(20)]
+                for client in clients:
+                    client.send(ApiKey.DESCRIBE_GROUPS, 5, {"groups": names})
+                    await client.writer.drain()
+            while dispatcher._tasks:
+                assert await witness.is_served()
+            assert len(begun) < len(clients)
+
+    run(scenario())

@@ -1,16 +1,19 @@
 """Long requests share a few milliseconds of each turn of the event loop."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Generator
+
+import pytest
 
 from barnabas.base.clock import ManualClock
 from barnabas.broker.slices import SLICE_SECONDS, Slices
+from barnabas.wire.errors import ErrorCode, KafkaError
 
 PIECE_MS = 1
 PIECES_PER_SLICE = int(SLICE_SECONDS * 1000) // PIECE_MS
 
 
-def _pieces(clock: ManualClock, name: str, count: int, done: list[str]) -> Iterator[None]:
+def _pieces(clock: ManualClock, name: str, count: int, done: list[str]) -> Generator[None, None, None]:
     """Work of which each piece takes a millisecond."""
     for _ in range(count):
         clock.advance(PIECE_MS)
@@ -131,6 +134,21 @@ def test_result_of_steps_is_returned() -> None:
                 yield
             return "done"
 
-        assert await Slices(asyncio.get_running_loop(), clock).finish(steps()) == "done"
+        assert await Slices(asyncio.get_running_loop(), clock).finish(steps(), lambda: None) == "done"
+
+    asyncio.run(scenario())
+
+
+def test_work_that_nobody_wants_any_more_ends_at_its_next_turn() -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        done: list[str] = []
+
+        def refuse() -> None:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+
+        with pytest.raises(KafkaError):
+            await Slices(asyncio.get_running_loop(), clock).finish(_pieces(clock, "long", 100, done), refuse)
+        assert len(done) <= PIECES_PER_SLICE + 2
 
     asyncio.run(scenario())

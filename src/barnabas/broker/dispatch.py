@@ -7,7 +7,9 @@ given to a coroutine that returns the answer's values, by kio's field names, whi
 of its own, in slices where it takes long, and requests that are answered meanwhile wait in their connection for their
 turn.
 
-Kafka's answer to what it does not serve is a closed connection; so is ours to a request that cannot be decoded.
+Kafka's answer to what it does not serve is a closed connection; so is ours to a request that cannot be decoded. A
+request that changes nothing and whose client has gone is dropped; one that changes something is carried out, such as
+the LeaveGroup of a consumer that does not wait for the answer.
 
 A stranger's request must not end the broker, not even by a mistake of ours. So an exception that nothing should raise
 closes the connection of its request, is counted (`barnabas_request_bugs_total`) and logged with its trace. A failed
@@ -26,7 +28,7 @@ from barnabas.broker.request_measures import RequestMeasures
 from barnabas.broker.slices import Slices
 from barnabas.net.connection import Connection
 from barnabas.net.replies import ReplySlot
-from barnabas.wire.apis import APIS
+from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.framing import RequestHeader, parse_request_header
 from barnabas.wire.messages import decode_request_in_steps, write_response_in_steps
 
@@ -44,6 +46,15 @@ Shortcut: TypeAlias = Callable[[memoryview, ReplySlot, "ClientConnection"], bool
 Fault: TypeAlias = Callable[[Request], bool]
 """What a test wants done to a request instead of handling it; says whether it took the request."""
 
+READING: Final = frozenset(
+    {
+        *(ApiKey.METADATA, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FETCH, ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_GROUPS),
+        *(ApiKey.LIST_GROUPS, ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.DESCRIBE_ACLS, ApiKey.DESCRIBE_CONFIGS),
+        *(ApiKey.DESCRIBE_LOG_DIRS, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_PRODUCERS, ApiKey.LIST_CONFIG_RESOURCES),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    }
+)
+"""Requests that change nothing."""
 _LOGGED_SECONDS: Final = 60.0
 """Mistakes of one API are logged once in this time, so that nobody fills a disk with their traces."""
 
@@ -125,16 +136,19 @@ class Dispatcher:
 
     async def _answer(self, request: Request) -> None:
         await self._slices.begin()
+        if request.api_key in READING:
+            request.check_wanted()
         values = await self.values_for(request)
         steps = write_response_in_steps(request.api_key, request.version, values)
-        body = await self._slices.finish(steps)
+        body = await self._slices.finish(steps, request.check_wanted)
         request.errors = body.errors or None
         request.respond(body)
 
     async def values_for(self, request: Request) -> Values:
         """What the handler of a request answers."""
         api_key = request.api_key
-        asked = await self._slices.finish(decode_request_in_steps(api_key, request.version, request.body))
+        steps = decode_request_in_steps(api_key, request.version, request.body)
+        asked = await self._slices.finish(steps, request.check_wanted if api_key in READING else _go_on)
         return await self.handlers[api_key](request, asked)
 
     async def stop(self) -> None:
@@ -143,6 +157,10 @@ class Dispatcher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _go_on() -> None:
+    """Nothing ends the request."""
 
 
 class ClientConnection:

@@ -16,8 +16,15 @@ _JOINED_BYTES_MAX: Final = 64 << 10
 """A larger body is sent after its header, not copied behind it."""
 
 
+class RequestAbandoned(BarnabasError):  # noqa: N818 - a fact about a request, named as one
+    """The client has gone, and what it asked for need not be worked on."""
+
+
 class AnswerSlot(Protocol):
     """Where a request's answer goes: its place in the connection's line."""
+
+    @property
+    def is_abandoned(self) -> bool: ...
 
     def complete(self, reply: Reply | None) -> None: ...
 
@@ -84,6 +91,11 @@ class Request:
             self.errors = {}
         self.errors[code] = self.errors.get(code, 0) + times
 
+    def check_wanted(self) -> None:
+        """Raises `RequestAbandoned` when nobody waits for the answer."""
+        if self._slot.is_abandoned:
+            raise RequestAbandoned("the client has gone")
+
     def attempt(self, work: Callable[[], None]) -> None:
         """Does a part of this request's work in a later turn; what goes wrong there ends this request alone."""
         try:
@@ -128,6 +140,10 @@ class _LosingSlot:
     def __init__(self, slot: AnswerSlot, reason: BarnabasError) -> None:
         self._slot = slot
         self._reason = reason
+
+    @property
+    def is_abandoned(self) -> bool:
+        return self._slot.is_abandoned
 
     def complete(self, reply: Reply | None) -> None:
         release_ranges(reply)

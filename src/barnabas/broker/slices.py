@@ -14,7 +14,7 @@ Owner: the broker's event loop.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final, TypeVar
 
 from barnabas.base.clock import Clock
@@ -57,8 +57,8 @@ class Slices:
                 await self._wait(self._going_on)
                 since = self._monotonic()
 
-    async def finish(self, steps: Steps[_Result]) -> _Result:
-        """Takes all steps of long work, and returns its result."""
+    async def finish(self, steps: Steps[_Result], check: Callable[[], None]) -> _Result:
+        """Takes all steps of long work, and returns its result. `check` may end it with an exception after a wait."""
         since = self._monotonic()
         while True:
             try:
@@ -68,6 +68,7 @@ class Slices:
                 return result
             if self._is_over(since):
                 await self._wait(self._going_on)
+                check()
                 since = self._monotonic()
 
     def _is_over(self, since: float) -> bool:

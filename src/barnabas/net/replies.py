@@ -68,6 +68,9 @@ def release_ranges(reply: Reply | None) -> None:
 class SlotOwner(Protocol):
     """The connection, as its slots see it."""
 
+    @property
+    def is_closed(self) -> bool: ...
+
     def slot_completed(self, slot: "ReplySlot") -> None: ...
 
     def request_failed(self, error: BarnabasError) -> None: ...
@@ -83,6 +86,11 @@ class ReplySlot:
         self.frame_bytes = frame_bytes
         self.is_completed = False
         self.reply: Reply | None = None
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Nobody waits for the answer any more."""
+        return self._owner.is_closed
 
     def complete(self, reply: Reply | None) -> None:
         """Answers the request; after the connection's end this only gives back the reply's ranges."""

@@ -43,7 +43,8 @@ class WideFetches:
         """From the bytes to the answer."""
         slices = self._slices
         await slices.begin()
-        fetch = await slices.finish(decode_wide_fetch(request.version, request.body))
+        request.check_wanted()
+        fetch = await slices.finish(decode_wide_fetch(request.version, request.body), request.check_wanted)
         request.body = NOTHING  # so that the buffer it arrived in does not wait, too
         if fetch.isolation_level not in ISOLATION_LEVELS:
             raise MalformedRequest(f"there is no isolation level {fetch.isolation_level}")
@@ -109,7 +110,7 @@ class WideFetches:
         async for key, reply in self._slices.each(attempt.told()):
             gathered.add(key, reply)
         steps = encode_fetch_response_in_steps(request.version, gathered.response(request, attempt.plan))
-        encoded = await self._slices.finish(steps)
+        encoded = await self._slices.finish(steps, request.check_wanted)
         attempt.forget()
         self._handler.send(request, encoded)
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from barnabas.client.blocking import BlockingClient
 from barnabas.testing import Broker
-from tests.spark.topics import fill, load, run_available, stored_places, stream, written_places
+from tests.spark.topics import fill, load, places, run_available, stored_places, stream, written_places
 from tests.support.kafka import KafkaNode, run_tool
 
 
@@ -28,6 +28,18 @@ def test_batch_has_the_rows_and_the_schema_of_the_connector(
     theirs = load(spark, broker.bootstrap, "same", kind=connector, includeHeaders=True)
     assert ours.schema == theirs.schema
     assert sorted(map(str, ours.collect())) == sorted(map(str, theirs.collect()))
+
+
+@pytest.mark.parametrize("pattern", ["sales", "^sales$", "sales-[ab]", "s-b$|nothing"])
+def test_pattern_finds_the_topics_that_it_finds_in_the_connector(
+    spark: SparkSession, broker: Broker, connector: str, pattern: str
+) -> None:
+    for topic in ("sales", "sales-a", "eu-sales-b", "other"):
+        broker.create_topic(topic)
+        fill(broker, topic, {0: 2})
+    ours = load(spark, broker.bootstrap, subscribePattern=pattern)
+    theirs = load(spark, broker.bootstrap, subscribePattern=pattern, kind=connector)
+    assert places(ours) == places(theirs) != []
 
 
 @pytest.mark.parametrize("first_is_ours", [False, True])

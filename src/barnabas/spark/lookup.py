@@ -36,11 +36,14 @@ async def with_retries(options: SourceOptions, attempt: Callable[[], Awaitable[_
 
 
 async def find_partitions(cluster: Cluster, subscription: Subscription) -> list[TopicPartition]:
-    """Those that exist now, in order. A topic or partition that is not there is left out."""
+    """Those that exist now, in order. A topic or partition that does not exist is left out.
+
+    A pattern may match anywhere in a name, as in Spark's Kafka connector: with `^` and `$` it means whole names.
+    """
     if subscription.pattern is not None:
         pattern = re.compile(subscription.pattern)
         view = await _refresh(cluster, None)
-        topics = [name for name, topic in view.topics.items() if pattern.fullmatch(name) and not topic.is_internal]
+        topics = [name for name, topic in view.topics.items() if pattern.search(name) and not topic.is_internal]
     else:
         wanted = subscription.topics or tuple({partition.topic for partition in subscription.partitions})
         view = await _refresh(cluster, wanted)
@@ -64,7 +67,7 @@ async def find_all_partitions(cluster: Cluster, subscription: Subscription) -> l
     for partition in subscription.partitions:
         cluster.view.partition(partition)
     if not found and subscription.pattern is not None:
-        _LOG.warning("no topic is like %s yet", subscription.pattern)
+        _LOG.warning("no topic name contains a match of %s yet", subscription.pattern)
     return found
 
 

@@ -89,6 +89,20 @@ def test_mistakes_of_independent_steps_are_found_together(pipeline_session: "Spa
     assert [mistake.line for mistake in check(pipeline_session, tmp_path, text, (*TOPICS, "more"))] == [19, 22]
 
 
+@pytest.mark.parametrize(
+    "statement", ["DROP VIEW kept", "CREATE TABLE t AS SELECT 1", "INSERT INTO t SELECT 1", "SET a=b"]
+)
+def test_step_that_is_no_query_is_refused_and_not_carried_out(
+    pipeline_session: "SparkSession", tmp_path: Path, statement: str
+) -> None:
+    pipeline_session.range(1).createOrReplaceTempView("kept")
+    found = check(pipeline_session, tmp_path, VIEWS.replace(NEW_STEP, f"  other:\n    sql: {statement}\n  pages:\n"))
+    assert [mistake.line for mistake in found] == [22]
+    assert "only a query" in found[0].message
+    assert pipeline_session.table("kept").count() == 1
+    assert not pipeline_session.catalog.tableExists("t")
+
+
 def test_topics_are_not_asked_for_when_offline(pipeline_session: "SparkSession", tmp_path: Path) -> None:
     from barnabas.pipelines.check import check_pipeline
 

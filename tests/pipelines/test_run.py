@@ -150,11 +150,12 @@ def test_changed_stateful_step_is_refused_and_stateless_change_goes_on(
 
     changed = VIEWS.replace("count(*) AS n", "sum(1) AS n")
     with pytest.raises(
-        InvalidPipeline, match=r"pipeline\.yaml:27: sink 'counts' cannot go on: a stateful step was .*count"
+        InvalidPipeline,
+        match=r"pipeline\.yaml:22: sink 'counts' cannot go on from its checkpoint: step 'pages': .*count",
     ):
         run_pipeline(pipeline_session, write_file(tmp_path, changed, broker))
     other_topic = VIEWS.replace("    topic: views\n", "    topic: counts\n")
-    with pytest.raises(InvalidPipeline, match="it read views and now reads counts"):
+    with pytest.raises(InvalidPipeline, match="source 'views' read views and now reads counts"):
         run_pipeline(pipeline_session, write_file(tmp_path, other_topic, broker))
 
     pipeline_session.conf.set(SHUFFLE_PARTITIONS, "3")
@@ -269,3 +270,41 @@ def test_failing_query_says_why_and_starts_again_with_longer_pauses(
     with pytest.raises(QueryFailed, match="the record is numbers-0 at offset 1"):
         run_pipeline(pipeline_session, file)
     assert not any((tmp_path / "table").glob("*.parquet"))
+
+
+UNION = """\
+name: union
+checkpoint: checkpoint
+sources:
+  left: {topic: left, format: text}
+  right_side: {topic: right, format: text}
+steps:
+  both:
+    sql: SELECT value FROM left UNION ALL SELECT value FROM right_side
+sinks:
+  kept: {from: both, parquet: table}
+"""
+
+
+def test_swapped_sides_and_reordered_sources_go_on_where_each_topic_was(
+    pipeline_session: "SparkSession", broker: Broker, tmp_path: Path
+) -> None:
+    for topic, count in (("left", 10), ("right", 30)):
+        broker.create_topic(topic)
+        broker.append(topic, [f"{topic}-{number}".encode() for number in range(count)])
+    run_pipeline(pipeline_session, write_file(tmp_path, UNION, broker))
+    swapped = (
+        UNION.replace("FROM left", "FROM it")
+        .replace("FROM right_side", "FROM left")
+        .replace("FROM it", "FROM right_side")
+        .replace("  left: {topic: left, format: text}\n", "")
+        .replace("steps:", "  left: {topic: left, format: text}\nsteps:")
+    )
+    assert swapped.index("right_side:") < swapped.index("left:")
+    for topic in ("left", "right"):
+        broker.append(topic, [f"{topic}-{number}".encode() for number in range(100, 120)])
+    run_pipeline(pipeline_session, write_file(tmp_path, swapped, broker))
+    rows = duckdb.sql(f"SELECT value FROM read_parquet('{tmp_path}/table/*.parquet')").fetchall()
+    expected = [record.value.decode() for topic in ("left", "right") for record in broker.records(topic)]
+    assert sorted(value for (value,) in rows) == sorted(expected)
+    assert len(expected) == 80

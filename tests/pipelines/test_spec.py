@@ -40,10 +40,6 @@ def test_needed_for_sink_lists_each_after_what_it_needs() -> None:
     assert pipeline.needed_for(pipeline.sinks[0]) == ["views", "users", "named", "pages"]
 
 
-def test_dead_letters_of_shared_source_belong_to_first_sink() -> None:
-    assert read().dead_letter_owners() == {"views": "counts"}
-
-
 def test_error_message_names_file_and_line() -> None:
     with pytest.raises(InvalidPipeline, match=r"(?m)^views\.yaml:6: .*did you mean 'topic'\?"):
         read(VIEWS.replace("    topic: views\n", "    topik: views\n"))

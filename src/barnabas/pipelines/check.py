@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.base.errors import BarnabasError
 from barnabas.client.blocking import BlockingClient
-from barnabas.pipelines.compile import Compiled, Compiler, NotCompiled, first_sentence
+from barnabas.pipelines.compile import Compiler, NotCompiled, first_sentence
 from barnabas.pipelines.lakehouse import PackageMissing, require
 from barnabas.pipelines.nodes import Mistake, nearest
-from barnabas.pipelines.plans import changes, has_progress, query_plan, read_plan
+from barnabas.pipelines.plans import DamagedPlan, changes, has_progress, may_name_streams, query_plan, read_plan
 from barnabas.pipelines.rules import SHUFFLE_PARTITIONS
 from barnabas.pipelines.spec import Pipeline, Sink
 from barnabas.pipelines.streams import EmptyStreams, kafka_options, source_options
@@ -86,13 +86,13 @@ def _compile_mistakes(compiler: Compiler) -> Iterator[Mistake]:
     pipeline = compiler.pipeline
     frames: dict[str, DataFrame] = {}
     for name in pipeline.names:
-        if all(needed in frames for needed in pipeline.inputs_of(name)):
-            try:
+        compiler.spark.catalog.dropTempView(name)
+        try:
+            if all(needed in frames for needed in compiler.inputs_of(name)):
                 # Which sink it is for makes no difference for what Spark finds.
                 frames[name] = compiler.frame(name, frames, pipeline.sinks[0])
-            except NotCompiled as error:
-                compiler.spark.catalog.dropTempView(name)
-                yield error.mistake
+        except NotCompiled as error:
+            yield error.mistake
     for sink in pipeline.sinks:
         if sink.input in frames:
             yield from _sink_mistakes(compiler, sink, frames[sink.input])
@@ -160,13 +160,16 @@ def plan_mistakes(compiler: Compiler, sink: Sink) -> Iterator[Mistake]:
     """What stands against going on from the checkpoint, if there is one."""
     pipeline = compiler.pipeline
     checkpoint = compiler.directory / pipeline.checkpoint
-    plan = read_plan(checkpoint)
+    try:
+        plan = read_plan(checkpoint)
+    except DamagedPlan as error:
+        yield Mistake(pipeline.entry.line_of("checkpoint"), str(error))
+        return
     if plan is None:
         return
-    before = plan.queries.get(sink.name)
-    if before is not None and has_progress(checkpoint, sink):
-        compiled: Compiled = compiler.compile(sink)
-        yield from changes(sink, before, query_plan(pipeline, compiled), checkpoint / sink.name)
+    if sink.name in plan.queries and has_progress(checkpoint, sink):
+        compiled = compiler.compile(sink, may_name_streams=may_name_streams(checkpoint, sink, plan))
+        yield from changes(pipeline, sink, plan, query_plan(pipeline, compiled), checkpoint / sink.name)
     wanted = pipeline.spark.get(SHUFFLE_PARTITIONS)
     if wanted is not None and int(wanted) != plan.shuffle_partitions:
         message = (

@@ -6,6 +6,9 @@ may replace them.
 
 Where records come from is an argument (`Streams`): the cluster for `run`, empty ones for `check`, which so analyses
 exactly what would run. Mistakes that Spark finds are raised as `NotCompiled`, with the line of the file.
+
+What SQL reads is what Spark's parser says (`barnabas.pipelines.relations`). Only queries are compiled: a statement is
+refused before Spark could carry it out.
 """
 
 import importlib
@@ -13,7 +16,7 @@ import re
 import sys
 import sysconfig
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NoReturn, Protocol
@@ -27,7 +30,9 @@ from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.avro import UnsupportedAvro
 from barnabas.pipelines.nodes import Entry, Mistake, nearest
 from barnabas.pipelines.parsing import Parser, UnreadableSchema
-from barnabas.pipelines.spec import Pipeline, Sink, Source, Step
+from barnabas.pipelines.query_state import streams_of, tagged
+from barnabas.pipelines.relations import query_relations
+from barnabas.pipelines.spec import Pipeline, Sink, Source, Step, needed_for
 
 _PLACE_IN_SQL: Final = re.compile(r"\(line (\d+), pos (\d+)\)|line (\d+),? pos (\d+)")
 _ERROR_CLASS: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
@@ -46,6 +51,9 @@ class NotCompiled(BarnabasError):  # noqa: N818 - named as the fact that it is
 class Streams(Protocol):
     """Where the records of sources come from."""
 
+    def name_streams(self, is_named: bool) -> None:
+        """Whether the streams from now on are bound to their offsets by name."""
+
     def stream(self, source: Source, parser: Parser, group: str) -> DataFrame: ...
 
     def table(self, source: Source, parser: Parser) -> DataFrame: ...
@@ -53,11 +61,12 @@ class Streams(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """One query before it starts: the rows, and how the sink wants them."""
+    """One query before it starts: the rows as the sink wants them. `streams` are in Spark's order."""
 
     sink: Sink
     rows: DataFrame
-    parsers: tuple[Parser, ...]
+    streams: tuple[str, ...]
+    is_named: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,30 +77,73 @@ class Compiler:
     pipeline: Pipeline
     directory: Path
     streams: Streams
+    _inputs: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def compile(self, sink: Sink) -> Compiled:
-        """NotCompiled with the first mistake on the way to this sink."""
+    def compile(self, sink: Sink, *, may_name_streams: bool = True) -> Compiled:
+        """NotCompiled with the first mistake on the way to this sink.
+
+        Streams are bound to their offsets by name, if they may; Spark cannot do that where one is read twice.
+        """
+        self.streams.name_streams(may_name_streams)
         frames: dict[str, DataFrame] = {}
-        for name in self.pipeline.needed_for(sink):
+        for name in self.needed_for(sink):
             frames[name] = self.frame(name, frames, sink)
-        parsers = tuple(self.parser(source, sink) for source in self.pipeline.sources if source.name in frames)
-        return Compiled(sink, self.shaped(sink, frames[sink.input]), parsers)
+        rows = self.shaped(sink, frames[sink.input])
+        streams = streams_of(rows)
+        if may_name_streams and len(set(streams)) < len(streams):
+            return self.compile(sink, may_name_streams=False)
+        return Compiled(sink, rows, tuple(streams), may_name_streams)
+
+    def inputs_of(self, name: str) -> tuple[str, ...]:
+        """The sources and earlier steps that a step works on; a source has none."""
+        step = self.pipeline.step(name)
+        if step is None or step.kind != "sql":
+            return () if step is None else step.inputs
+        if name not in self._inputs:
+            self._inputs[name] = self._inputs_of_sql(step)
+        return self._inputs[name]
+
+    def _inputs_of_sql(self, step: Step) -> tuple[str, ...]:
+        what = f"step '{step.name}'"
+        try:
+            relations = [name.lower() for name in query_relations(self.spark, step.code)]
+        except PySparkException as error:
+            if _is_statement(self.spark, step.code):
+                message = f"{what} is a statement, and only a query can be a step: begin it with SELECT, FROM or WITH"
+                raise NotCompiled(Mistake(step.entry.line_of(step.kind), message)) from error
+            _refuse(error, step.entry, step.kind, what, is_sql=True)
+        names = self.pipeline.names
+        place = names.index(step.name)
+        for name in names[place:]:
+            if name.lower() in relations:
+                later = "itself" if name == step.name else f"'{name}', which comes later in the file"
+                raise NotCompiled(Mistake(step.entry.line_of(step.kind), f"{what} reads {later}"))
+        known = {name.lower(): name for name in names[:place]}
+        return tuple(known[name] for name in relations if name in known)
+
+    def needed_for(self, sink: Sink) -> list[str]:
+        """The sources and steps that a sink's rows come from, each after what it needs itself."""
+        return needed_for(sink, self.inputs_of)
+
+    def dead_letter_owner(self, source: Source) -> str | None:
+        """The one sink whose query writes the dead letters of a source: the first that reads it."""
+        if source.on_error != "dead_letter":
+            return None
+        return next((sink.name for sink in self.pipeline.sinks if source.name in self.needed_for(sink)), None)
 
     def frame(self, name: str, frames: dict[str, DataFrame], sink: Sink) -> DataFrame:
         """A source or step, as a view too; `frames` has what it needs."""
         source = self.pipeline.source(name)
         if source is not None:
-            frame = self._source(source, self.parser(source, sink), self.pipeline.query_name(sink))
+            parser = Parser(self.pipeline, source, self.directory, self.dead_letter_owner(source) == sink.name)
+            frame = tagged(self._source(source, parser, self.pipeline.query_name(sink)), source=name)
         else:
             step = self.pipeline.step(name)
             assert step is not None, "names were checked when the file was read"
-            frame = self._step(step, frames)
+            self.inputs_of(name)  # parses SQL, so that only a query comes further
+            frame = tagged(self._step(step, frames), step=name)
         frame.createOrReplaceTempView(name)
         return frame
-
-    def parser(self, source: Source, sink: Sink) -> Parser:
-        owner = self.pipeline.dead_letter_owners().get(source.name)
-        return Parser(self.pipeline, source, self.directory, owner == sink.name)
 
     def _source(self, source: Source, parser: Parser, group: str) -> DataFrame:
         key = "schema"
@@ -226,6 +278,16 @@ class Compiler:
         except PySparkException as error:
             _refuse(error, sink.entry, key, f"'{key}' of sink '{sink.name}'")
         return sql.expr(text) if found == "binary" and kind == "string" else sql.expr(text).cast(kind)
+
+
+def _is_statement(spark: SparkSession, sql: str) -> bool:
+    """Whether Spark could parse, and so would carry out, what is not a query."""
+    parser: Any = spark._jsparkSession.sessionState().sqlParser()
+    try:
+        parser.parsePlan(sql)
+    except PySparkException:
+        return False
+    return True
 
 
 def send_along(module: ModuleType, directory: Path) -> None:

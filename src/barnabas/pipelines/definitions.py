@@ -66,7 +66,12 @@ SOURCE: Final = Section(
     fields=(
         Field("topic", Kind.TEXT, "The topic to read."),
         Field("topics", Kind.TEXTS, "Several topics to read as one."),
-        Field("pattern", Kind.TEXT, "A regular expression (Python's) found anywhere in the names of topics; `^name$` means that name alone. New ones are found."),
+        Field(
+            "pattern",
+            Kind.TEXT,
+            "A regular expression (Python's) found anywhere in the names of topics; `^name$` means that name alone."
+            " New ones are found.",
+        ),
         Field(
             "format",
             Kind.CHOICE,

@@ -1,50 +1,60 @@
 """Remembers with a checkpoint what was computed, and refuses a changed file that cannot go on from it.
 
-`CHECKPOINT/plan.json` has for each query its streams, in the order in which Spark keeps their offsets, its output mode,
-and its stateful operators as Spark names them. Spark would find most such changes itself, in the middle of a batch and
-in its own words; some it would not, and go on with state that means something else. What has no state may change. The
-number of shuffle partitions is the checkpoint's: state is kept by it.
+`CHECKPOINT/plan.json` has for each query its streams, its output mode and its state (see `query_state`). Spark would
+find some such changes itself, in the middle of a batch and in its own words; others it would not find, and go on with
+state that means something else. What has no state may change. The number of shuffle partitions is the checkpoint's:
+state is kept by it.
 
+**Streams are bound to their offsets by name** (Spark's source evolution): a source keeps its place in the topic
+wherever it stands in the file or in SQL, and one that is added later begins where `starting` says. Spark cannot do that
+for a query that reads one source twice, nor for an older checkpoint; their streams are bound by their order.
+
+A plan of another version of Spark is compared by the kinds of operators alone, because the rest is in Spark's words.
 The file is written before the first batch, under a temporary name and renamed, and again when queries were added.
 """
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
+import pyspark
 
+from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.compile import Compiled
 from barnabas.pipelines.nodes import Mistake
+from barnabas.pipelines.query_state import JOIN_ROWS, StateOperator, state_of
 from barnabas.pipelines.spec import Pipeline, Sink
 
 PLAN_FILE: Final = "plan.json"
-_EXPRESSION_ID: Final = re.compile(r"#\d+L?(-T\d+ms)?")
-_IDENTIFIER: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_FIELDS_SHOWN: Final = 1000
-_STATEFUL: Final = (
-    "Aggregate",
-    "Deduplicate",
-    "DeduplicateWithinWatermark",
-    "Distinct",
-    "FlatMapGroupsWithState",
-    "FlatMapGroupsInPandasWithState",
-    "TransformWithState",
-    "TransformWithStateInPySpark",
-    "TransformWithStateInPandas",
-    "GlobalLimit",
-)
+_EXACTLY_ONCE: Final = ("parquet", "delta", "iceberg")
+
+
+class DamagedPlan(BarnabasError):  # noqa: N818 - named as the fact that it is
+    """`plan.json` cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A source as one query reads it; `topics` is a list by commas, or a pattern."""
+
+    source: str
+    topics: str
 
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    streams: list[str]
+    """`streams` are in Spark's order, and bound to their offsets by it unless `is_named`."""
+
+    streams: list[Stream]
+    is_named: bool
     mode: str
-    state: list[str]
+    state: list[StateOperator]
+
+    def kinds(self) -> list[str]:
+        return [operator.kind for operator in self.state if operator.kind != JOIN_ROWS]
 
 
 @dataclass(slots=True)
@@ -52,17 +62,46 @@ class Plan:
     """What a checkpoint was made with."""
 
     shuffle_partitions: int
+    spark: str = field(default_factory=lambda: _spark_version())
     queries: dict[str, QueryPlan] = field(default_factory=dict)
+
+    @property
+    def is_of_this_spark(self) -> bool:
+        return self.spark == _spark_version()
+
+
+def _spark_version() -> str:
+    return ".".join(pyspark.__version__.split(".")[:2])
 
 
 def read_plan(checkpoint: Path) -> Plan | None:
+    """None where there is none yet; DamagedPlan when there is one that makes no sense."""
+    path = checkpoint / PLAN_FILE
     try:
-        text = (checkpoint / PLAN_FILE).read_text(encoding="utf-8")
+        content = json.loads(path.read_text(encoding="utf-8"))
+        queries = {name: _query_plan(query) for name, query in content["queries"].items()}
+        return Plan(int(content["shuffle_partitions"]), str(content.get("spark", "")), queries)
     except FileNotFoundError:
         return None
-    content = json.loads(text)
-    queries = {name: QueryPlan(**query) for name, query in content["queries"].items()}
-    return Plan(content["shuffle_partitions"], queries)
+    except OSError as error:
+        raise DamagedPlan(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedPlan(
+            f"{path} is damaged ({type(error).__name__}: {error}); restore it, or begin anew with another 'checkpoint'"
+        ) from error
+
+
+def _query_plan(content: dict[str, Any]) -> QueryPlan:
+    streams, state = content["streams"], content["state"]
+    if "is_named" not in content:  # as it was written before streams had names
+        state = [{"step": "", "kind": text.split()[0], "keys": [], "values": [], "watermarks": []} for text in state]
+        streams = [{"source": "", "topics": topics} for topics in streams]
+    return QueryPlan(
+        [Stream(**stream) for stream in streams],
+        bool(content.get("is_named", False)),
+        str(content["mode"]),
+        [StateOperator(**operator) for operator in state],
+    )
 
 
 def write_plan(checkpoint: Path, plan: Plan) -> None:
@@ -76,60 +115,125 @@ def write_plan(checkpoint: Path, plan: Plan) -> None:
 
 
 def query_plan(pipeline: Pipeline, compiled: Compiled) -> QueryPlan:
-    streams = [parser.source for parser in compiled.parsers if not parser.source.is_table]
-    described = [source.pattern or ", ".join(sorted(source.topics)) for source in streams]
-    return QueryPlan(described, compiled.sink.mode, list(stateful_operators(compiled.rows)))
+    streams = []
+    for name in compiled.streams:
+        source = pipeline.source(name)
+        assert source is not None, "streams are sources of the file"
+        streams.append(Stream(name, source.pattern or ", ".join(sorted(source.topics))))
+    return QueryPlan(streams, compiled.is_named, compiled.sink.mode, state_of(compiled.rows))
 
 
-def stateful_operators(rows: DataFrame) -> Iterator[str]:
-    """Each operator that keeps state, with the columns it gives, without what differs from run to run."""
-    yield from _operators(rows._jdf.queryExecution().analyzed())
-
-
-def _operators(node: Any) -> Iterator[str]:
-    children = node.children()
-    inputs = [children.apply(index) for index in range(children.size())]
-    name = node.getClass().getSimpleName()
-    is_stateful = node.isStreaming() and name in _STATEFUL
-    is_stream_join = name == "Join" and all(child.isStreaming() for child in inputs)
-    if is_stateful or is_stream_join:
-        text = _IDENTIFIER.sub("", _EXPRESSION_ID.sub("", node.simpleString(_FIELDS_SHOWN)))
-        yield f"{text} -> {node.schema().catalogString()}"
-    for child in inputs:
-        yield from _operators(child)
-
-
-def changes(sink: Sink, before: QueryPlan, now: QueryPlan, place: Path) -> Iterator[Mistake]:
-    """Why the query cannot go on from its checkpoint."""
-    way_out = f"; give the sink another name, or remove {place} to begin anew"
-    line = sink.entry.line
-    if before.streams != now.streams:
-        was, now_reads = " and ".join(before.streams), " and ".join(now.streams)
-        yield Mistake(line, f"sink '{sink.name}' cannot go on: it read {was} and now reads {now_reads}{way_out}")
-    if before.state != now.state:
-        yield Mistake(line, f"sink '{sink.name}' cannot go on: {_difference(before.state, now.state)}{way_out}")
-    elif before.mode != now.mode and now.state:
-        yield Mistake(
-            sink.entry.line_of("mode"),
-            f"sink '{sink.name}' cannot go on: its mode was {before.mode} and is now {now.mode}{way_out}",
-        )
-
-
-def _difference(before: list[str], now: list[str]) -> str:
-    gone = [text for text in before if text not in now]
-    new = [text for text in now if text not in before]
-    if not gone:
-        return f"it has a new stateful step, {_short(new[0])}" if new else "its stateful steps are in another order"
-    if not new:
-        return f"a stateful step is gone, {_short(gone[0])}"
-    return f"a stateful step was {_short(gone[0])} and is now {_short(new[0])}"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 300 else f"{text[:300]}…"
+def may_name_streams(checkpoint: Path, sink: Sink, plan: Plan | None) -> bool:
+    """Whether the streams of a query can be bound by name: it is new, or was begun so."""
+    before = None if plan is None else plan.queries.get(sink.name)
+    return before.is_named if before is not None and has_progress(checkpoint, sink) else True
 
 
 def has_progress(checkpoint: Path, sink: Sink) -> bool:
     """Whether the query of a sink has begun."""
     offsets = checkpoint / sink.name / "offsets"
     return offsets.is_dir() and any(name.isdecimal() for name in os.listdir(offsets))
+
+
+# --- comparing ----------------------------------------------------------------------------------------------------
+
+
+def changes(pipeline: Pipeline, sink: Sink, plan: Plan, now: QueryPlan, place: Path) -> Iterator[Mistake]:
+    """Why the query of a sink cannot go on from its checkpoint in `place`."""
+    before = plan.queries[sink.name]
+    way_out = f". Undo that, or begin anew: {_ways_to_begin_anew(sink, place)}"
+    for line, reason in _reasons(pipeline, sink, before, now, is_exact=plan.is_of_this_spark):
+        yield Mistake(line, f"sink '{sink.name}' cannot go on from its checkpoint: {reason}{way_out}")
+
+
+def _ways_to_begin_anew(sink: Sink, place: Path) -> str:
+    ways = f"give the sink another name, or remove {place}"
+    if sink.kind in _EXACTLY_ONCE:
+        return f"{ways}, and another '{sink.kind}' too, because all rows are then written once more"
+    return f"{ways}; all rows are then written once more"
+
+
+def _reasons(
+    pipeline: Pipeline, sink: Sink, before: QueryPlan, now: QueryPlan, *, is_exact: bool
+) -> Iterator[tuple[int, str]]:
+    """Lines of the file with what is wrong there."""
+    if before.is_named:
+        yield from _named_stream_reasons(pipeline, sink, before, now)
+    elif not _is_in_same_order(before.streams, now.streams, is_exact=is_exact):
+        was, reads = (", then ".join(one.topics for one in plan.streams) for plan in (before, now))
+        yield sink.entry.line, f"it read {was}, and now reads {reads}"
+    if is_exact:
+        yield from _state_reasons(pipeline, sink, before.state, now.state)
+    elif before.kinds() != now.kinds():
+        yield (
+            sink.entry.line,
+            f"it kept state for {_counted(before.kinds())}, and now keeps it for {_counted(now.kinds())}",
+        )
+    if before.mode != now.mode and now.state:
+        yield sink.entry.line_of("mode"), f"its mode was {before.mode} and is now {now.mode}"
+
+
+def _is_in_same_order(before: list[Stream], now: list[Stream], *, is_exact: bool) -> bool:
+    was, reads = [one.topics for one in before], [one.topics for one in now]
+    return was == reads if is_exact else sorted(was) == sorted(reads)
+
+
+def _named_stream_reasons(
+    pipeline: Pipeline, sink: Sink, before: QueryPlan, now: QueryPlan
+) -> Iterator[tuple[int, str]]:
+    reads = {stream.source: stream.topics for stream in now.streams}
+    new = {topics: name for name, topics in reads.items() if all(name != one.source for one in before.streams)}
+    for stream in before.streams:
+        if stream.source in reads and reads[stream.source] != stream.topics:
+            topics = reads[stream.source]
+            yield (
+                _line_of(pipeline, sink, stream.source),
+                f"source '{stream.source}' read {stream.topics} and now reads {topics}",
+            )
+        elif stream.source not in reads and stream.topics in new:
+            name = new[stream.topics]
+            yield (
+                _line_of(pipeline, sink, name),
+                f"source '{stream.source}' is now called '{name}', and would read {stream.topics} from its beginning",
+            )
+    if len(reads) < len(now.streams):
+        twice = next(one.source for one in now.streams if [two.source for two in now.streams].count(one.source) > 1)
+        yield _line_of(pipeline, sink, twice), f"it now reads source '{twice}' more than once"
+
+
+def _state_reasons(
+    pipeline: Pipeline, sink: Sink, before: list[StateOperator], now: list[StateOperator]
+) -> Iterator[tuple[int, str]]:
+    """The first difference; one that changed usually moves others."""
+    for was, is_now in zip(before, now, strict=False):
+        if was.meaning() != is_now.meaning():
+            step = is_now.step or was.step
+            yield _line_of(pipeline, sink, step), f"{_place(step)}{_difference(was, is_now)}"
+            return
+    if len(before) != len(now):
+        longer, verb = (before, "does no longer keep") if len(before) > len(now) else (now, "has begun to keep")
+        odd = longer[min(len(before), len(now))]
+        yield _line_of(pipeline, sink, odd.step), f"{_place(odd.step)}it {verb} state to {odd.described()}"
+
+
+def _difference(was: StateOperator, is_now: StateOperator) -> str:
+    if (was.kind, was.keys, was.values) == (is_now.kind, is_now.keys, is_now.values):
+        return f"event time was {_listed(was.watermarks)} and is now {_listed(is_now.watermarks)}"
+    return f"its state was kept to {was.described()}, and now it would {is_now.described()}"
+
+
+def _place(step: str) -> str:
+    return f"step '{step}': " if step else ""
+
+
+def _line_of(pipeline: Pipeline, sink: Sink, name: str) -> int:
+    found = pipeline.step(name) or pipeline.source(name) or sink
+    return found.entry.line
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _counted(kinds: list[str]) -> str:
+    return ", ".join(kinds) or "nothing"

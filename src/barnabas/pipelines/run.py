@@ -44,7 +44,15 @@ from barnabas.net.errors import NetworkFailed
 from barnabas.pipelines.compile import Compiler, NotCompiled
 from barnabas.pipelines.failures import failure_line, is_worker_late
 from barnabas.pipelines.metrics import PipelineMetrics
-from barnabas.pipelines.plans import Plan, changes, has_progress, query_plan, read_plan, write_plan
+from barnabas.pipelines.plans import (
+    Plan,
+    changes,
+    has_progress,
+    may_name_streams,
+    query_plan,
+    read_plan,
+    write_plan,
+)
 from barnabas.pipelines.progress import QueryProgress, QueryView
 from barnabas.pipelines.rules import SHUFFLE_PARTITIONS
 from barnabas.pipelines.sessions import has_jvm_ended
@@ -159,6 +167,7 @@ class PipelineRun:
             for sink in pipeline.sinks
         ]
         self._groups: dict[str, GroupProgress] = {}
+        self._plan = Plan(1)
         self._shown_at = float("-inf")
 
     def run(self, stop: threading.Event) -> list[QueryView]:
@@ -201,19 +210,21 @@ class PipelineRun:
         if before is not None:
             self._spark.conf.set(SHUFFLE_PARTITIONS, str(before.shuffle_partitions))
         plan = before or Plan(int(self._spark.conf.get(SHUFFLE_PARTITIONS) or "1"))
+        new = Plan(plan.shuffle_partitions, queries=dict(plan.queries))
         for sink in self._pipeline.sinks:
             try:
-                now = query_plan(self._pipeline, compiler.compile(sink))
+                may_name = may_name_streams(self._checkpoint, sink, before)
+                now = query_plan(self._pipeline, compiler.compile(sink, may_name_streams=may_name))
             except NotCompiled as error:
                 mistakes.append(error.mistake)
                 continue
-            known = plan.queries.get(sink.name)
-            if known is not None and has_progress(self._checkpoint, sink):
-                mistakes += changes(sink, known, now, self._checkpoint / sink.name)
-            plan.queries[sink.name] = now
+            if sink.name in plan.queries and has_progress(self._checkpoint, sink):
+                mistakes += changes(self._pipeline, sink, plan, now, self._checkpoint / sink.name)
+            new.queries[sink.name] = now
         if mistakes:
             raise InvalidPipeline(str(self._file), mistakes)
-        write_plan(self._checkpoint, plan)
+        write_plan(self._checkpoint, new)
+        self._plan = new
 
     # --- watching -------------------------------------------------------------------------------------------------
 
@@ -262,7 +273,9 @@ class PipelineRun:
             running.restarts += 1
         # Batches are counted on from the checkpoint, so reports of the new run follow those of the old.
         try:
-            running.query = starter.start(compiler.compile(running.sink), is_once=self._is_once)
+            may_name = self._plan.queries[running.sink.name].is_named
+            compiled = compiler.compile(running.sink, may_name_streams=may_name)
+            running.query = starter.start(compiled, is_once=self._is_once)
         except (PySparkException, KafkaError, NetworkFailed) as error:
             self._failed(running, error)
 

@@ -6,7 +6,7 @@ Spark or the cluster can know (columns, topics) is checked by `barnabas.pipeline
 Pure: no I/O. Paths stay as they are written; whoever opens them knows the directory of the file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,34 +134,28 @@ class Pipeline:
         return f"{self.name}.{sink.name}"
 
     def inputs_of(self, name: str) -> tuple[str, ...]:
-        """The sources and steps that a step works on; a source has none."""
+        """The sources and steps that a step names, those of SQL as far as its text alone tells; a source has none."""
         step = self.step(name)
         return () if step is None else step.inputs
 
     def needed_for(self, sink: Sink) -> list[str]:
-        """The sources and steps that a sink's rows come from, each after what it needs."""
-        found: dict[str, None] = {}
+        """The sources and steps that a sink's rows come from, by `inputs_of`."""
+        return needed_for(sink, self.inputs_of)
 
-        def visit(name: str) -> None:
-            if name in found:
-                return
-            for needed in self.inputs_of(name):
-                visit(needed)
-            found[name] = None
 
-        visit(sink.input)
-        return list(found)
+def needed_for(sink: Sink, inputs_of: Callable[[str], Iterable[str]]) -> list[str]:
+    """The sources and steps that a sink's rows come from, each after what it needs itself."""
+    found: dict[str, None] = {}
 
-    def dead_letter_owners(self) -> dict[str, str]:
-        """For each source with dead letters the one sink whose query writes them, so that no record is reported by
-        every query that reads it."""
-        owners: dict[str, str] = {}
-        for sink in self.sinks:
-            for name in self.needed_for(sink):
-                source = self.source(name)
-                if source is not None and source.on_error == "dead_letter":
-                    owners.setdefault(name, sink.name)
-        return owners
+    def visit(name: str) -> None:
+        if name in found:
+            return
+        for needed in inputs_of(name):
+            visit(needed)
+        found[name] = None
+
+    visit(sink.input)
+    return list(found)
 
 
 def read_pipeline(text: str, file_name: str) -> Pipeline:

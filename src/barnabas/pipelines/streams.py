@@ -18,6 +18,7 @@ from barnabas.pipelines.tables import SCHEMA_DDL, TableSource
 from barnabas.spark import option_names, sink_options
 from barnabas.spark.source import FORMAT, BarnabasDataSource
 
+_NAMED_STREAMS: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _OF_SOURCES: Final = frozenset(
     (
         *option_names.CONSUMER_SETTINGS,
@@ -44,17 +45,24 @@ def register(spark: SparkSession) -> None:
         spark.dataSource.register(source)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ClusterStreams:
     """Topics of the cluster."""
 
     spark: SparkSession
     pipeline: Pipeline
     stop_file: Path
+    _is_named: bool = False
+
+    def name_streams(self, is_named: bool) -> None:
+        """A setting of the session, which a query takes with it when it is analysed and started."""
+        self._is_named = is_named
+        self.spark.conf.set(_NAMED_STREAMS, "true" if is_named else "false")
 
     def stream(self, source: Source, parser: Parser, group: str) -> DataFrame:
         options = source_options(self.pipeline, source) | {"kafka.group.id": group, "stopFile": str(self.stop_file)}
-        return self.spark.readStream.format(FORMAT).options(**options).schema(parser.record_schema()).load()
+        reader = self.spark.readStream.format(FORMAT).options(**options).schema(parser.record_schema())
+        return (reader.name(source.name) if self._is_named else reader).load()
 
     def table(self, source: Source, parser: Parser) -> DataFrame:
         options = {
@@ -101,6 +109,9 @@ class EmptyStreams:
 
     def close(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
+
+    def name_streams(self, is_named: bool) -> None:
+        """What is never started has no offsets to be bound to."""
 
     def stream(self, source: Source, parser: Parser, group: str) -> DataFrame:
         return self._spark.readStream.schema(parser.record_schema()).format("parquet").load(self._directory)

@@ -1,0 +1,257 @@
+"""Which changes of a file an old checkpoint can bear, by what Spark's analyser says of both."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.pipelines.nodes import Mistake
+from barnabas.pipelines.spec import read_pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from barnabas.pipelines.plans import Plan
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install barnabas[spark]")
+
+SHOP = """\
+name: shop
+checkpoint: checkpoint
+sources:
+  orders:
+    topic: orders
+    schema: "id bigint, item string, price double, amount double, at timestamp"
+    event_time: at
+    watermark: 10 seconds
+  returns:
+    topic: returns
+    schema: "id bigint, reason string, cost double, at timestamp"
+    event_time: at
+    watermark: 10 seconds
+  prices:
+    topic: prices
+    table: true
+    schema: price double
+    metadata: [key]
+steps:
+  kept:
+    sql: SELECT * FROM orders WHERE amount > 0
+  sales:
+    sql: |
+      SELECT window(at, '1 minute').start AS start, item, sum(price) AS price, sum(amount) AS amount
+      FROM kept GROUP BY window(at, '1 minute'), item
+  matched:
+    sql: |
+      SELECT o.id, o.item, r.reason FROM orders o JOIN returns r
+      ON o.id = r.id AND r.at BETWEEN o.at AND o.at + INTERVAL 1 minute
+  seen:
+    sql: SELECT DISTINCT item, at FROM orders
+  all_times:
+    sql: SELECT at, item FROM orders UNION ALL SELECT at, reason FROM returns
+sinks:
+  sales: {from: sales, topic: sales}
+  matched: {from: matched, topic: matched}
+  seen: {from: seen, topic: seen}
+  all_times: {from: all_times, parquet: table}
+"""
+
+
+def plan_of(session: "SparkSession", directory: Path, text: str) -> "Plan":
+    """What a run of this file would remember."""
+    from barnabas.pipelines.compile import Compiler
+    from barnabas.pipelines.plans import Plan, query_plan
+    from barnabas.pipelines.streams import EmptyStreams
+
+    pipeline = read_pipeline(text, "shop.yaml")
+    streams = EmptyStreams(session)
+    try:
+        compiler = Compiler(session, pipeline, directory, streams)
+        return Plan(2, queries={sink.name: query_plan(pipeline, compiler.compile(sink)) for sink in pipeline.sinks})
+    finally:
+        streams.close()
+
+
+def begin(session: "SparkSession", directory: Path, text: str = SHOP) -> None:
+    """Leaves a checkpoint as a run of this file does, in which every query has begun."""
+    from barnabas.pipelines.plans import write_plan
+
+    checkpoint = directory / "checkpoint"
+    plan = plan_of(session, directory, text)
+    write_plan(checkpoint, plan)
+    for name in plan.queries:
+        (checkpoint / name / "offsets").mkdir(parents=True)
+        (checkpoint / name / "offsets" / "0").touch()
+
+
+def check(session: "SparkSession", directory: Path, text: str) -> list[Mistake]:
+    from barnabas.pipelines.check import check_pipeline
+
+    return check_pipeline(session, read_pipeline(text, "shop.yaml"), directory, None)
+
+
+def test_unchanged_file_goes_on(pipeline_session: "SparkSession", tmp_path: Path) -> None:
+    begin(pipeline_session, tmp_path)
+    assert check(pipeline_session, tmp_path, SHOP) == []
+
+
+def reordered(text: str) -> str:
+    """The same file with its sources in another order."""
+    start, orders, returns, prices, steps = (
+        text.index(part) for part in ("  orders:\n", "  orders:\n", "  returns:\n", "  prices:\n", "steps:\n")
+    )
+    return text[:start] + text[returns:prices] + text[prices:steps] + text[orders:returns] + text[steps:]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(SHOP.replace("amount > 0", "amount > 10"), id="filter below an aggregation"),
+        pytest.param(SHOP.replace("sum(price) AS price", "round(sum(price), 2) AS sum"), id="what is made of a result"),
+        pytest.param(SHOP.replace("watermark: 10 seconds", "watermark: 20 seconds"), id="how late records may be"),
+        pytest.param(SHOP.replace("reason string, cost", "cause string, reason string, cost"), id="unused new column"),
+        pytest.param(SHOP.replace("  kept:", "  good:").replace("FROM kept", "FROM good"), id="renamed step"),
+        pytest.param(reordered(SHOP), id="order of the sources in the file"),
+        pytest.param(
+            SHOP.replace(
+                "SELECT at, item FROM orders UNION ALL SELECT at, reason FROM returns",
+                "SELECT at, reason AS item FROM returns UNION ALL SELECT at, item FROM orders",
+            ),
+            id="sides of a union",
+        ),
+        pytest.param(
+            SHOP.replace(" UNION ALL SELECT at, reason FROM returns", ""), id="source that is not read any more"
+        ),
+    ],
+)
+def test_change_that_means_the_same_state_goes_on(
+    pipeline_session: "SparkSession", tmp_path: Path, changed: str
+) -> None:
+    assert changed != SHOP
+    begin(pipeline_session, tmp_path)
+    assert check(pipeline_session, tmp_path, changed) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "message"),
+    [
+        pytest.param(
+            "window(at, '1 minute')",
+            "window(at, '5 minutes')",
+            22,
+            "step 'sales': its state was kept to compute sum(orders.price), sum(orders.amount) grouped by"
+            " window(orders.at, 1 minute), orders.item, and now it would compute sum(orders.price), sum(orders.amount)"
+            " grouped by window(orders.at, 5 minutes), orders.item",
+            id="length of a window",
+        ),
+        pytest.param("window(at, '1 minute')", "window(at, '1 minute', '30 seconds')", 22, "30 seconds)", id="slide"),
+        pytest.param("SELECT * FROM orders WHERE", "SELECT at, item, price * 2 AS price, amount FROM orders WHERE",
+            22, "sum((orders.price * cast(2 as double)))", id="argument in a step below"),
+        pytest.param("sum(price) AS price, sum(amount) AS amount", "sum(amount) AS amount, sum(price) AS price",
+            22, "compute sum(orders.amount), sum(orders.price)", id="order of aggregates of one type"),
+        pytest.param("SELECT * FROM orders WHERE", "SELECT at, upper(item) AS item, price, amount FROM orders WHERE",
+            22, "upper(orders.item)", id="key"),
+        pytest.param("o.id, o.item, r.reason FROM",
+            "o.id, r.reason, 'x' AS item FROM", 36, "rows of", id="rows of a join"),
+        pytest.param("INTERVAL 1 minute", "INTERVAL 2 minutes", 26, "join streams", id="condition of a join"),
+        pytest.param("DISTINCT item, at", "DISTINCT at, item",
+            30, "drop duplicates of orders.at, orders.item", id="distinct"),
+        pytest.param("    topic: returns\n", "    topic: refunds\n",
+            9, "source 'returns' read returns and now reads refunds", id="topic"),
+        pytest.param("{from: seen, topic: seen}", "{from: seen, topic: seen, mode: update}",
+            37, "its mode was append", id="mode"),
+    ],
+)  # fmt: skip
+def test_change_that_means_other_state_is_refused_in_the_words_of_the_file(
+    pipeline_session: "SparkSession", tmp_path: Path, before: str, after: str, line: int, message: str
+) -> None:
+    begin(pipeline_session, tmp_path)
+    changed = SHOP.replace(before, after)
+    assert changed != SHOP
+    found = check(pipeline_session, tmp_path, changed)
+    assert [mistake for mistake in found if mistake.line == line and message in mistake.message], found
+    assert not any("#" in mistake.message for mistake in found), "ids of Spark's are not for people"
+
+
+def test_renamed_source_is_refused_because_it_would_be_read_again(
+    pipeline_session: "SparkSession", tmp_path: Path
+) -> None:
+    begin(pipeline_session, tmp_path)
+    changed = (
+        SHOP.replace("  returns:\n", "  refunds:\n")
+        .replace(" returns", " refunds")
+        .replace("topic: refunds", "topic: returns")
+    )
+    messages = [mistake.message for mistake in check(pipeline_session, tmp_path, changed)]
+    assert any("source 'returns' is now called 'refunds'" in message for message in messages), messages
+    assert any("another 'parquet' too, because all rows are then written once more" in message for message in messages)
+
+
+def test_damaged_plan_is_said_with_its_place(pipeline_session: "SparkSession", tmp_path: Path) -> None:
+    begin(pipeline_session, tmp_path)
+    for content in ("{", "[]", '{"queries": {"sales": 1}, "shuffle_partitions": 2}'):
+        (tmp_path / "checkpoint" / "plan.json").write_text(content)
+        found = check(pipeline_session, tmp_path, SHOP)
+        assert [mistake.line for mistake in found] == [2] * len(found), found
+        assert all("plan.json is damaged" in mistake.message for mistake in found)
+
+
+def test_plan_of_another_spark_is_compared_by_its_operators(pipeline_session: "SparkSession", tmp_path: Path) -> None:
+    begin(pipeline_session, tmp_path)
+    path = tmp_path / "checkpoint" / "plan.json"
+    path.write_text(path.read_text().replace('"spark": "', '"spark": "0.').replace("window(", "fenster("))
+    assert check(pipeline_session, tmp_path, SHOP) == []
+    changed = SHOP.replace("SELECT DISTINCT item, at", "SELECT item, at")
+    assert any("kept state for Distinct, and now" in one.message for one in check(pipeline_session, tmp_path, changed))
+
+
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ("SELECT * FROM (SELECT 1 AS one) AS s, Orders", ["Orders"]),
+        ("WITH orders AS (SELECT * FROM orders) SELECT * FROM orders JOIN a USING (k)", ["orders", "a"]),
+        ("WITH x AS (SELECT 1) SELECT * FROM x", []),
+        ("SELECT * FROM a WHERE k IN (SELECT k FROM b WHERE EXISTS (SELECT 1 FROM c)) AND d = (SELECT max(e) FROM f)",
+         ["a", "b", "c", "f"]),
+        ("SELECT 'from b' AS b, `c` FROM a -- from d", ["a"]),
+        ("FROM a |> JOIN b USING (k) |> SELECT k;", ["a", "b"]),
+    ],
+)  # fmt: skip
+def test_relations_are_those_that_the_query_reads(pipeline_session: "SparkSession", sql: str, names: list[str]) -> None:
+    from barnabas.pipelines.relations import query_relations
+
+    assert query_relations(pipeline_session, sql) == names
+
+
+LETTERS = """\
+name: letters
+checkpoint: checkpoint
+dead_letter: dead
+sources:
+  orders: {topic: orders, schema: n bigint}
+  other: {topic: other, schema: n bigint}
+steps:
+  odd:
+    sql: |
+      WITH orders AS (SELECT n FROM other) SELECT n FROM orders -- from orders
+  even:
+    sql: SELECT * FROM (SELECT n AS m FROM other) AS o, orders WHERE o.m = orders.n
+sinks:
+  first: {from: odd, console: true}
+  second: {from: even, console: true, mode: append}
+  third: {from: orders, console: true}
+"""
+
+
+def test_dead_letters_belong_to_the_first_sink_that_reads_the_source(
+    pipeline_session: "SparkSession", tmp_path: Path
+) -> None:
+    from barnabas.pipelines.compile import Compiler
+    from barnabas.pipelines.streams import EmptyStreams
+
+    pipeline = read_pipeline(LETTERS, "letters.yaml")
+    streams = EmptyStreams(pipeline_session)
+    compiler = Compiler(pipeline_session, pipeline, tmp_path, streams)
+    assert [compiler.dead_letter_owner(source) for source in pipeline.sources] == ["second", "first"]
+    assert [compiler.compile(sink).streams for sink in pipeline.sinks] == [("other",), ("other", "orders"), ("orders",)]
+    streams.close()

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -13,7 +14,7 @@ import pytest
 
 from barnabas.pipelines.file_tasks import ParquetTask, directory_name
 from barnabas.pipelines.files import ParquetDirectory, TableDirectoryBroken, WrittenFile, join_files
-from tests.pipelines.table_writer import QUERY, ROWS, rows_of, write_batch
+from tests.pipelines.table_writer import QUERY, ROWS, WRITER_NUMBERS, rows_of, write_batch
 
 duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
 
@@ -60,6 +61,9 @@ def test_crash_before_manifest_leaves_nothing_to_readers(table: ParquetDirectory
     staged = table.stage(QUERY, 1)
     list(ParquetTask(str(staged), 1, ("half",))(iter([rows_of(1)])))
     again = ParquetDirectory(table.path)
+    again.recover()
+    assert staged.exists(), "its writer lives"
+    table._forget_staged(QUERY)  # as the end of its process does
     again.recover()
     assert read_by_arrow(table.path) == numbers(1)
     assert not staged.exists()
@@ -145,6 +149,24 @@ def test_snapshot_of_dead_process_is_removed_and_that_of_a_living_one_stays(tabl
         assert list(place.parent.iterdir()) == [place]
 
 
+def test_joined_files_are_as_wide_as_the_widest(tmp_path: Path) -> None:
+    for name, kind in (("a", pa.int32()), ("b", pa.int64()), ("c", pa.int16())):
+        pq.write_table(pa.table({"n": pa.array([1], kind), "x": pa.array([1.5], pa.float32())}), tmp_path / name)
+    join_files([tmp_path / name for name in "abc"], tmp_path / "joined")
+    joined = pq.read_table(tmp_path / "joined")
+    assert joined.schema.field("n").type == pa.int64()
+    assert joined["n"].to_pylist() == [1, 1, 1]
+
+
+def test_files_that_cannot_be_joined_stay_and_hold_up_nothing(table: ParquetDirectory) -> None:
+    for batch_id in range(2):
+        write_batch(table, batch_id)
+    odd = pa.table({"number": pa.array(["text"])})
+    pq.write_table(odd, table.path / "half=a" / "part-odd.parquet")
+    assert table.compact(files_min=2, bytes_below=1 << 20) == 1  # of half=b alone
+    assert len(list((table.path / "half=a").glob("*.parquet"))) == 3
+
+
 def test_joined_files_with_other_columns_have_nulls(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1], "b": ["x"]}), tmp_path / "one.parquet")
     pq.write_table(pa.table({"a": [2], "c": [1.5]}), tmp_path / "two.parquet")
@@ -184,6 +206,41 @@ def test_writer_killed_at_any_moment_leaves_each_batch_once(tmp_path: Path) -> N
     assert kills == 5
     assert looks > 0
     assert read_by_arrow(tmp_path / "table") == read_by_duckdb(tmp_path / "table") == numbers(batches)
+
+
+def numbers_of(writers: int, batches: int) -> list[int]:
+    return [writer * WRITER_NUMBERS + number for writer in range(writers) for number in numbers(batches)]
+
+
+def test_threads_that_write_and_compact_one_directory_keep_every_row(tmp_path: Path) -> None:
+    def write(writer: int) -> None:
+        table = ParquetDirectory(tmp_path / "table")
+        table.recover()
+        for batch_id in range(8):
+            write_batch(table, batch_id, writer)
+            table.compact(files_min=2, bytes_below=1 << 20)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert read_by_arrow(tmp_path / "table") == numbers_of(4, 8)
+
+
+def test_processes_that_write_one_directory_keep_every_row_also_when_one_is_killed(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def start(writer: int) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", "tests.pipelines.table_writer", str(tmp_path), "16", str(writer)]
+        return subprocess.Popen(command, env=environment)
+
+    writers = [start(writer) for writer in range(3)]
+    log = tmp_path / "log"
+    while not log.exists() and writers[0].poll() is None:
+        writers[0].poll()
+    writers[0].kill()
+    writers[0].wait()
+    writers[0] = start(0)
+    assert [process.wait() for process in writers] == [0, 0, 0]
+    assert read_by_arrow(tmp_path / "table") == numbers_of(3, 16)
 
 
 def _look(table: Path) -> int:

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from barnabas.pipelines.avro import UnsupportedAvro, columns_ddl, decode_value
-from barnabas.pipelines.dead_letters import explain
+from barnabas.pipelines.clients import OutgoingRecord
+from barnabas.pipelines.dead_letters import explain, shortened
 
 FIELDS = (("user", "string"), ("age", "int"), ("at", "timestamp"), ("tags", "array<string>"))
 SCHEMA: dict[str, Any] = {
@@ -41,6 +42,16 @@ def test_reason_says_what_is_wrong_where_it_is_plain(value: bytes | None, reason
     assert reason in explain("it does not fit", value, FIELDS)
 
 
+def test_letter_that_is_too_large_is_cut_step_by_step_and_says_so() -> None:
+    letter: OutgoingRecord | None = OutgoingRecord(b"k" * 10, b"v" * 100, (("barnabas.reason", b"why"),))
+    sizes = []
+    while (letter := shortened(letter)) is not None:
+        sizes.append((len(letter.key or b""), len(letter.value or b"")))
+        assert letter.headers == (("barnabas.reason", b"why"), ("barnabas.cut", b"key 10 bytes, value 100 bytes"))
+    assert sizes == [(10, 50), (10, 25), (10, 12), (10, 6), (5, 6), (5, 3), (2, 3), (2, 1), (1, 1)]
+    assert shortened(OutgoingRecord(None, None, ())) is None
+
+
 def test_reason_of_other_formats_is_the_parsers() -> None:
     assert explain("it does not fit", b"a;b", ()) == "it does not fit"
 
@@ -69,14 +80,25 @@ def test_avro_value_is_decoded_with_and_without_confluents_header() -> None:
             "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "int", "default": 7}],
         }
     )
-    old, new = io.BytesIO(), io.BytesIO()
+    old, new, zero = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    fastavro.schemaless_writer(zero, reader, {"a": 0, "b": 123_456_789})
+    assert zero.getvalue()[0] == 0
+    assert decode_value(zero.getvalue(), reader, {}) == ({"a": 0, "b": 123_456_789}, None)
     fastavro.schemaless_writer(old, writer, {"a": 1, "gone": "x"})
     fastavro.schemaless_writer(new, reader, {"a": 2, "b": 3})
     with_header = b"\x00\x00\x00\x00\x05" + old.getvalue()
     assert decode_value(with_header, reader, {5: writer}) == ({"a": 1, "b": 7}, None)
-    assert decode_value(b"\x00\x00\x00\x00\x09" + new.getvalue(), reader, {5: writer}) == ({"a": 2, "b": 3}, None)
+    unlisted = b"\x00\x00\x00\x00\x09" + new.getvalue()
+    assert decode_value(unlisted, reader, {5: writer}) == (
+        None,
+        "the value was written with the schema of id 9, which 'writer_schemas' does not list",
+    )
+    row, reason = decode_value(unlisted, reader, {})
+    assert row is None
+    assert "list id 9 in 'writer_schemas'" in (reason or "")
+    assert decode_value(None, reader, {}) == (None, None)
     assert decode_value(new.getvalue(), reader, {}) == ({"a": 2, "b": 3}, None)
-    for bad in (None, b"", b"\x00\x00\x00\x00\x09", new.getvalue() + b"more", b"\x04\xff\xff\xff\xff\xff\xff"):
+    for bad in (b"", b"\x00\x00\x00\x00\x09", new.getvalue() + b"more", b"\x04\xff\xff\xff\xff\xff\xff"):
         row, reason = decode_value(bad, reader, {})
         assert row is None
         assert reason

@@ -1,8 +1,11 @@
 """Avro values to columns: the schema's types as Spark's, and decoding with fastavro in Arrow batches.
 
-A value may begin with Confluent's header, a zero byte and the schema's id in four: then it was written with the schema
-of that id, where one is listed. fastavro resolves it against the schema that the file gives. A value without the header
-is read as it stands. fastavro is an extra (`pip install 'barnabas[avro]'`).
+A value may begin with Confluent's header, a zero byte and the schema's id in four. Where ids are listed, such a value
+was written with the schema of its id, which fastavro resolves against the schema that the file gives; an id that is not
+listed makes a bad record, because columns read by another schema would be wrong without a sign. A value without the
+header, and every value where no id is listed, is read as it stands.
+
+fastavro is an extra (`pip install 'barnabas[avro]'`).
 
 | Avro | Spark |
 |---|---|
@@ -114,17 +117,26 @@ class AvroDecoder:
 
 
 def decode_value(value: bytes | None, schema: Any, writers: dict[int, Any]) -> tuple[dict[str, Any] | None, str | None]:
-    """(row, None), or (None, why it is none)."""
-    import fastavro
-
+    """(row, None), or (None, why it is none); (None, None) for a tombstone."""
     if value is None:
-        return None, "the value is null"
+        return None, None  # a tombstone
     writer = schema
     start = 0
-    if len(value) >= _HEADER.size and value[0] == _MAGIC:
-        number = _HEADER.unpack_from(value)[1]
+    number = _HEADER.unpack_from(value)[1] if len(value) >= _HEADER.size and value[0] == _MAGIC else None
+    if number is not None and writers:
+        if number not in writers:
+            return None, f"the value was written with the schema of id {number}, which 'writer_schemas' does not list"
         start = _HEADER.size
-        writer = writers.get(number, schema)
+        writer = writers[number]
+    row, reason = _read(value, start, writer, schema)
+    if reason is not None and number is not None and not writers:
+        reason += f"; if it begins with Confluent's header, list id {number} in 'writer_schemas'"
+    return row, reason
+
+
+def _read(value: bytes, start: int, writer: Any, schema: Any) -> tuple[dict[str, Any] | None, str | None]:
+    import fastavro
+
     body = io.BytesIO(value)
     body.seek(start)
     try:

@@ -1,12 +1,13 @@
 """Sends single records from a task of Spark, over the client that its worker keeps."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.cluster import ClusterOptions
-from barnabas.client.producer import Producer, ProducerOptions
+from barnabas.client.producer import Delivery, Producer, ProducerOptions
 from barnabas.spark.clients import shared_client
+from barnabas.wire.errors import ErrorCode, KafkaError
 
 
 def worker_client(bootstrap: str) -> BlockingClient:
@@ -21,17 +22,52 @@ class OutgoingRecord:
     headers: tuple[tuple[str, bytes], ...]
 
 
-def send_records(bootstrap: str, topic: str, records: Sequence[OutgoingRecord]) -> None:
-    """Returns when the cluster has them all."""
+Shorten = Callable[[OutgoingRecord], OutgoingRecord | None]
+"""A shorter record in the place of one that the topic does not take; None when it cannot be shorter."""
+
+
+def send_records(bootstrap: str, topic: str, records: Sequence[OutgoingRecord], shorten: Shorten) -> None:
+    """Returns when the cluster has them all, those that are too large for the topic shortened."""
     client = worker_client(bootstrap)
 
     async def send() -> None:
+        waiting = list(records)
         async with Producer(client.cluster, ProducerOptions()) as producer:
-            deliveries = [
-                await producer.send(topic, record.value, key=record.key, headers=record.headers) for record in records
-            ]
-            await producer.flush()
-            for delivery in deliveries:
-                await delivery
+            while waiting:
+                waiting = [_shorter(record, shorten) for record in await _refused(producer, topic, waiting)]
 
     client.wait_for(send())
+
+
+async def _refused(producer: Producer, topic: str, records: Sequence[OutgoingRecord]) -> list[OutgoingRecord]:
+    """Sends records; returns those that are too large for the topic."""
+    refused: list[OutgoingRecord] = []
+    deliveries: list[tuple[OutgoingRecord, Delivery]] = []
+    for record in records:
+        try:
+            delivery = await producer.send(topic, record.value, key=record.key, headers=record.headers)
+        except KafkaError as error:
+            _raise_unless_too_large(error)
+            refused.append(record)
+        else:
+            deliveries.append((record, delivery))
+    await producer.flush()
+    for record, delivery in deliveries:
+        try:
+            await delivery
+        except KafkaError as error:
+            _raise_unless_too_large(error)
+            refused.append(record)
+    return refused
+
+
+def _raise_unless_too_large(error: KafkaError) -> None:
+    if error.code not in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+        raise error
+
+
+def _shorter(record: OutgoingRecord, shorten: Shorten) -> OutgoingRecord:
+    shorter = shorten(record)
+    if shorter is None:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "the topic does not even take a record that was cut to nothing")
+    return shorter

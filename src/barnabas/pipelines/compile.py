@@ -29,7 +29,7 @@ from pyspark.sql import functions as sql
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.avro import UnsupportedAvro
 from barnabas.pipelines.nodes import Entry, Mistake, nearest
-from barnabas.pipelines.parsing import Parser, UnreadableSchema
+from barnabas.pipelines.parsing import DELETED, Parser, UnreadableSchema
 from barnabas.pipelines.query_state import streams_of, tagged
 from barnabas.pipelines.relations import query_relations
 from barnabas.pipelines.spec import Pipeline, Sink, Source, Step, needed_for
@@ -242,7 +242,13 @@ class Compiler:
         columns = []
         if sink.key is not None:
             columns.append(self._expression(sink, rows, "key", sink.key, "string").alias("key"))
-        columns.append(self._value(sink, rows).alias("value"))
+        value = self._value(sink, rows)
+        if DELETED in rows.columns:
+            if sink.key is None:
+                message = f"sink '{sink.name}' gets rows with '{DELETED}', written as tombstones, and needs a 'key'"
+                raise NotCompiled(Mistake(sink.entry.line, message))
+            value = sql.when(~sql.col(DELETED), value)
+        columns.append(value.alias("value"))
         if sink.headers:
             headers = [
                 sql.struct(

@@ -9,6 +9,7 @@ dead letter has the key and value of its record, and these headers, as texts:
 | `barnabas.reason` | why it did not parse |
 | `barnabas.pipeline`, `barnabas.source` | who could not parse it |
 | `barnabas.topic`, `barnabas.partition`, `barnabas.offset`, `barnabas.timestamp` | where it came from |
+| `barnabas.cut` | only where key or value were too large for the topic and were cut: their sizes before |
 
 At least once: a task that is tried again writes its dead letters again. Topic, partition and offset tell doubles.
 """
@@ -24,6 +25,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from barnabas.pipelines.clients import OutgoingRecord, send_records
 
 BAD: Final = "_bad"
+_CUT: Final = "barnabas.cut"
 BAD_TYPE: Final = (
     "struct<reason: string, key: binary, value: binary, topic: string, partition: int, offset: bigint,"
     " timestamp: timestamp>"
@@ -50,7 +52,8 @@ class DeadLetters:
             yield rest
 
     def _send(self, bad: pa.StructArray) -> None:
-        send_records(self.bootstrap, self.topic, [self._letter(record) for record in bad.to_pylist()])
+        letters = [self._letter(record) for record in bad.to_pylist()]
+        send_records(self.bootstrap, self.topic, letters, shortened)
 
     def _letter(self, record: dict[str, Any]) -> OutgoingRecord:
         timestamp = record["timestamp"]
@@ -65,6 +68,19 @@ class DeadLetters:
         }
         as_bytes = tuple((f"barnabas.{name}", str(text).encode()) for name, text in headers.items())
         return OutgoingRecord(record["key"], record["value"], as_bytes)
+
+
+def shortened(letter: OutgoingRecord) -> OutgoingRecord | None:
+    """The letter with half of its value or key, whichever is longer, and their sizes in a header; None at the end."""
+    key_bytes, value_bytes = len(letter.key or b""), len(letter.value or b"")
+    if max(key_bytes, value_bytes) <= 1:
+        return None
+    headers = letter.headers
+    if not any(name == _CUT for name, _ in headers):
+        headers = (*headers, (_CUT, f"key {key_bytes} bytes, value {value_bytes} bytes".encode()))
+    if value_bytes >= key_bytes:
+        return OutgoingRecord(letter.key, (letter.value or b"")[: value_bytes // 2], headers)
+    return OutgoingRecord((letter.key or b"")[: key_bytes // 2], letter.value, headers)
 
 
 def explain(reason: str, value: bytes | None, fields: tuple[tuple[str, str], ...]) -> str:

@@ -77,7 +77,7 @@ SOURCE: Final = Section(
             Kind.CHOICE,
             "What the values are. `text` gives a column `value` of strings, or with `value_pattern` those of the"
             " schema; `raw` gives one of bytes. `avro` is read with fastavro; Confluent's header of five bytes is"
-            " understood.",
+            " understood where `writer_schemas` lists its ids.",
             default="json",
             choices=FORMATS,
         ),
@@ -97,8 +97,8 @@ SOURCE: Final = Section(
         Field(
             "writer_schemas",
             Kind.SETTINGS,
-            "Files of the Avro schemas that records were written with, by the id in Confluent's header. An id that is"
-            " not listed is read with `avro_schema`.",
+            "Files of the Avro schemas that records were written with, by the id in Confluent's header. A record with"
+            " an id that is not listed is a bad record. Without any, values have no such header.",
         ),
         Field(
             "parse",
@@ -119,6 +119,14 @@ SOURCE: Final = Section(
             "Whether the column `_key` holds strings or bytes.",
             default="text",
             choices=("text", "raw"),
+        ),
+        Field(
+            "tombstones",
+            Kind.CHOICE,
+            "What a record without a value means: `drop`, nothing; `keep`, a row whose columns are null; `delete`, such"
+            " a row with `_deleted` true, which a topic sink writes as a tombstone. The default is `keep` for text"
+            " without a pattern and for raw, otherwise `drop`.",
+            choices=("keep", "drop", "delete"),
         ),
         Field(
             "event_time",

@@ -4,9 +4,9 @@
 table/                              whole files only, also below day=2024-05-01/ and the like
   part-<batch>-….parquet
 .table.barnabas/                    beside it, on the same file system
-  staging/<query>-<batch>-<run>/    what a running batch has written so far; nobody reads it
+  staging/<query>-<batch>-<run>/    what a running batch has written so far; nobody reads it, its writer locks it
   batches/<query>-<batch>.json      the manifest of a committed batch: its files, rows and bytes
-  shadow-…/                         a directory that compaction is making, or has just replaced
+  shadow-…/                         a directory that compaction is making, and locks, or has just replaced
   snapshots/…/                      links for a reader that wants whole batches, or takes long
   lock                              held by whoever moves files in or out, shared by whoever makes a snapshot
 ```
@@ -20,8 +20,9 @@ So whoever lists the directory (DuckDB, pyarrow, Spark) sees whole files, and ne
 appear one after the other, within milliseconds.
 
 Compaction joins small files of one directory. It builds a second directory, of links to the files that stay and of the
-joined file, and exchanges the two by one system call (renameat2 with RENAME_EXCHANGE): a listing sees the small ones or
-the joined one, never both and never neither. Opened files can be read to their end. A reader that has listed names and
+joined file. Then, under the lock, it links what has come since, or gives up if one of its files has gone, and exchanges
+the two directories by one system call (renameat2 with RENAME_EXCHANGE): a listing sees the small files or the joined
+one, never both and never neither. Opened files can be read to their end. A reader that has listed names and
 not opened them yet misses a file then, and is told so by the operating system. That cannot be helped: a name that can
 be opened is listed too, and rows under an old and a new name would be read twice. All directories of one compaction
 are exchanged together, in a moment, so that the next try works. Where the file system cannot exchange, there is no
@@ -31,7 +32,8 @@ A reader that must not fail takes `snapshot`: a directory of links to the files 
 It belongs to the reader's process by a lock; those of dead processes are removed.
 
 The query's id, which its checkpoint keeps, is part of the names: another checkpoint is another history and writes anew.
-One process writes a directory at a time; `run` holds the pipeline's lock.
+Threads and processes may write one directory at a time, each its own queries: files move in and out under the lock
+alone, and `recover` leaves alone what a living writer has locked.
 """
 
 import ctypes
@@ -71,6 +73,10 @@ class TableDirectoryBroken(BarnabasError):  # noqa: N818 - named as the fact tha
     """The directory is not as it was left; the message says what is missing."""
 
 
+class CannotJoin(BarnabasError):  # noqa: N818 - named as the fact that it is
+    """Files whose columns have types that do not go together."""
+
+
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
     """One file of a batch: its path below staging and, the same, below the directory."""
@@ -87,20 +93,21 @@ class ParquetDirectory:
         self.path = path.resolve()
         self._private = self.path.parent / f".{self.path.name}.barnabas"
         self._batches = self._private / _BATCHES
+        self._staged: dict[str, int] = {}
+        """For each query of this writer the lock on the batch that it is writing."""
 
     def recover(self) -> None:
-        """Finishes what was committed and drops what was not."""
+        """Finishes what was committed and drops what was not, but for what a living writer is at."""
         self.path.mkdir(parents=True, exist_ok=True)
         self._batches.mkdir(parents=True, exist_ok=True)
         with self._locked(fcntl.LOCK_EX):
             for manifest in sorted(self._batches.glob("*.json")):
                 self._publish(json.loads(manifest.read_text(encoding="utf-8")))
+            for leftover in self._batches.glob(".*"):
+                leftover.unlink()
             self._drop_dead_snapshots()
-        for name in os.listdir(self._private):
-            if name == _STAGING or name.startswith(_SHADOW):
-                shutil.rmtree(self._private / name, ignore_errors=True)
-        for leftover in self._batches.glob(".*"):
-            leftover.unlink()
+            for place in (*self._private.glob(f"{_STAGING}/*"), *self._private.glob(f"{_SHADOW}*")):
+                _remove_if_dead(place)
 
     def is_committed(self, query_id: str, batch_id: int) -> bool:
         """Whether this batch, or a later one, is in the table."""
@@ -115,15 +122,21 @@ class ParquetDirectory:
         return sorted(found)
 
     def stage(self, query_id: str, batch_id: int) -> Path:
-        """A new place for the files of a batch; other tries of it are forgotten."""
+        """A new place for the files of a batch, locked until it is committed; other tries of it are forgotten."""
         staging = self._private / _STAGING
         name = f"{query_id}-{batch_id:012d}"
-        if staging.exists():
-            for old in staging.glob(f"{name}-*"):
-                shutil.rmtree(old, ignore_errors=True)
+        self._forget_staged(query_id)
+        for old in staging.glob(f"{name}-*"):
+            shutil.rmtree(old, ignore_errors=True)
         place = staging / f"{name}-{uuid.uuid4().hex[:8]}"
         place.mkdir(parents=True)
+        self._staged[query_id] = _lock_now(place)
         return place
+
+    def _forget_staged(self, query_id: str) -> None:
+        descriptor = self._staged.pop(query_id, None)
+        if descriptor is not None:
+            os.close(descriptor)
 
     def commit(self, query_id: str, batch_id: int, staged: Path, files: Iterable[WrittenFile]) -> None:
         """Makes the batch part of the table; when this returns, readers see it."""
@@ -135,14 +148,15 @@ class ParquetDirectory:
         }
         final = self._batches / f"{query_id}-{batch_id:012d}.json"
         temporary = self._batches / f".{final.name}"
-        with open(temporary, "w", encoding="utf-8") as output:
-            json.dump(manifest, output)
-            output.flush()
-            os.fsync(output.fileno())
-        os.rename(temporary, final)
-        _sync_directory(self._batches)
         with self._locked(fcntl.LOCK_EX):
+            with open(temporary, "w", encoding="utf-8") as output:
+                json.dump(manifest, output)
+                output.flush()
+                os.fsync(output.fileno())
+            os.rename(temporary, final)
+            _sync_directory(self._batches)
             self._publish(manifest)
+        self._forget_staged(query_id)
         for old in self._batches_of(query_id)[:-_MANIFESTS_KEPT]:
             (self._batches / f"{query_id}-{old:012d}.json").unlink()
 
@@ -169,18 +183,20 @@ class ParquetDirectory:
     # --- compaction -------------------------------------------------------------------------------------------
 
     def compact(self, files_min: int, bytes_below: int) -> int:
-        """Joins small files where a directory has so many of them; returns how many files became fewer."""
+        """Joins small files where a directory has `files_min` of them; returns how many files became fewer."""
         shadows: list[_Shadow] = []
-        for directory, names in list(self._leaves()):
-            small = [name for name in names if (directory / name).stat().st_size < bytes_below]
-            if len(small) >= max(files_min, 2) and (shadow := self._joined(directory, small)) is not None:
-                shadows.append(shadow)
-        with self._locked(fcntl.LOCK_EX):
-            fewer = sum(shadow.files_fewer for shadow in shadows if exchange(shadow.directory, shadow.place))
-            self._drop_dead_snapshots()
-        for shadow in shadows:
-            shutil.rmtree(shadow.place)
-        return fewer
+        try:
+            for directory, names in list(self._leaves()):
+                small = [name for name in names if _size_of(directory / name) < bytes_below]
+                if len(small) >= max(files_min, 2) and (shadow := self._joined(directory, small)) is not None:
+                    shadows.append(shadow)
+            with self._locked(fcntl.LOCK_EX):
+                fewer = sum(shadow.files_fewer for shadow in shadows if shadow.replace_directory())
+                self._drop_dead_snapshots()
+            return fewer
+        finally:
+            for shadow in shadows:
+                shadow.remove()
 
     def _leaves(self) -> Iterator[tuple[Path, list[str]]]:
         """Every directory with data files, and their names in the order in which they were written."""
@@ -191,17 +207,25 @@ class ParquetDirectory:
                 yield Path(root), data
 
     def _joined(self, directory: Path, small: list[str]) -> "_Shadow | None":
-        """What shall stand in the place of a directory."""
-        others = [name for name in os.listdir(directory) if name not in small]
+        """What shall stand in the place of a directory; None when that changes meanwhile, or cannot be exchanged."""
+        others = sorted({*os.listdir(directory)} - {*small})
         if any((directory / name).is_dir() for name in others):
             return None  # directories cannot be linked; only those without any below them are exchanged
         place = self._private / f"{_SHADOW}{uuid.uuid4().hex[:8]}"
         place.mkdir()
-        join_files([directory / name for name in small], place / f"joined-{uuid.uuid4().hex}.parquet")
-        for name in others:
-            os.link(directory / name, place / name)
-        _sync_directory(place)
-        return _Shadow(directory, place, len(small) - 1)
+        shadow = _Shadow(directory, place, small, others, _lock_now(place))
+        try:
+            join_files([directory / name for name in small], place / f"joined-{uuid.uuid4().hex}.parquet")
+            for name in others:
+                os.link(directory / name, place / name)
+        except FileNotFoundError:  # another writer has joined some of them
+            shadow.remove()
+            return None
+        except CannotJoin as error:
+            shadow.remove()
+            logger.warning("small files of %s stay: %s", directory, error)
+            return None
+        return shadow
 
     # --- readers ----------------------------------------------------------------------------------------------
 
@@ -241,11 +265,7 @@ class ParquetDirectory:
         """Those whose reader's process has ended; its lock went with it."""
         snapshots = self._private / _SNAPSHOTS
         for name in os.listdir(snapshots) if snapshots.exists() else ():
-            try:
-                with _flocked(snapshots / name, fcntl.LOCK_EX | fcntl.LOCK_NB):
-                    shutil.rmtree(snapshots / name, ignore_errors=True)
-            except (BlockingIOError, FileNotFoundError):
-                continue  # somebody reads it, or has just left it
+            _remove_if_dead(snapshots / name)
 
     @contextmanager
     def _locked(self, operation: int) -> Iterator[None]:
@@ -258,11 +278,59 @@ class ParquetDirectory:
 
 @dataclass(frozen=True, slots=True)
 class _Shadow:
-    """A directory that is to be exchanged for another with fewer files."""
+    """A directory with fewer files, made for the place of another; locked, so that nobody takes it for a dead one."""
 
     directory: Path
     place: Path
-    files_fewer: int
+    small: list[str]
+    others: list[str]
+    lock: int
+
+    @property
+    def files_fewer(self) -> int:
+        return len(self.small) - 1
+
+    def replace_directory(self) -> bool:
+        """Takes what came since the shadow was made, and the place of the directory. Under the table's lock."""
+        now = {*os.listdir(self.directory)} if self.directory.is_dir() else set()
+        if not now >= {*self.small, *self.others}:
+            return False  # another writer has joined files here
+        for name in sorted(now - {*self.small, *self.others}):
+            if (self.directory / name).is_dir():
+                return False
+            os.link(self.directory / name, self.place / name)
+        _sync_directory(self.place)
+        return exchange(self.directory, self.place)
+
+    def remove(self) -> None:
+        """What stands at its place now: itself, or the directory that it replaced."""
+        shutil.rmtree(self.place, ignore_errors=True)
+        os.close(self.lock)
+
+
+def _lock_now(place: Path) -> int:
+    """Marks a directory as in use by this process, for as long as the descriptor is open."""
+    descriptor = os.open(place, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def _remove_if_dead(place: Path) -> bool:
+    """Removes a directory that nobody has locked; whoever made it has ended."""
+    try:
+        with _flocked(place, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            shutil.rmtree(place, ignore_errors=True)
+    except (BlockingIOError, FileNotFoundError):
+        return False
+    return True
+
+
+def _size_of(path: Path) -> float:
+    """A file that has gone meanwhile is too large for any use."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return float("inf")
 
 
 @contextmanager
@@ -281,20 +349,45 @@ def is_data_file(name: str) -> bool:
 
 
 def join_files(sources: list[Path], target: Path) -> None:
-    """One file with the rows of all, in their order; columns that only some have are null in the others."""
-    schema = pa.unify_schemas([pq.read_schema(source) for source in sources], promote_options="default")
+    """One file with the rows of all, in their order. Columns that only some have are null in the others; a number is
+    as wide as in the widest. CannotJoin when a column has types that do not go together."""
+    schemas = [pq.read_schema(source) for source in sources]
+    try:
+        schema = pa.unify_schemas(schemas, promote_options="permissive")
+    except pa.ArrowTypeError as error:
+        raise CannotJoin(str(error)) from error
+    for field in schema:
+        kinds = {one.field(field.name).type for one in schemas if field.name in one.names}
+        if not all(is_widened(kind, field.type) for kind in kinds):
+            raise CannotJoin(f"column '{field.name}' is {' and '.join(sorted(map(str, kinds)))}")
     with open(target, "wb") as output:
         with pq.ParquetWriter(output, schema, compression="zstd") as writer:
             for source in sources:
                 # Without hive partitioning: what stands in the directory's name is no column of the file.
                 table = pq.read_table(source, partitioning=None)
                 columns = [
-                    table[field.name] if field.name in table.column_names else pa.nulls(len(table), field.type)
+                    table[field.name].cast(field.type)
+                    if field.name in table.column_names
+                    else pa.nulls(len(table), field.type)
                     for field in schema
                 ]
                 writer.write_table(pa.table(columns, schema=schema))
         output.flush()
         os.fsync(output.fileno())
+
+
+def is_widened(kind: pa.DataType, wider: pa.DataType) -> bool:
+    """Whether every value of a type is one of the other, too, and looks the same to readers."""
+    if kind == wider or pa.types.is_null(kind):
+        return True
+    if pa.types.is_integer(kind) and pa.types.is_integer(wider):
+        return bool(kind.bit_width <= wider.bit_width)
+    if pa.types.is_floating(kind) and pa.types.is_floating(wider):
+        return bool(kind.bit_width <= wider.bit_width)
+    if pa.types.is_decimal(kind) and pa.types.is_decimal(wider):
+        whole, wider_whole = kind.precision - kind.scale, wider.precision - wider.scale
+        return bool(kind.scale == wider.scale and whole <= wider_whole)
+    return False
 
 
 def exchange(one: Path, other: Path) -> bool:

@@ -9,8 +9,12 @@ records ──parse──▶ columns, metadata, _bad ──▶ on_error ──�
 
 A bad value never stops a query by itself: Spark's parsers give null and mark the row, and a column that the schema
 calls NOT NULL makes a row without it bad too. Text with a `value_pattern` is bad where it does not match, or where what
-a group matched is no value of its column's type. The parsers run in the JVM; only Avro, and rows on their way past the
+a group matched is no value of its column's type. Bytes that are not UTF-8 are bad where text is wanted, as a value or
+as a key: files with them could not be read. The parsers run in the JVM; only Avro, and rows on their way past the
 dead-letter writer, go through Python, as Arrow batches.
+
+A record without a value, a tombstone, is ordinary. `tombstones` says what it means: nothing (`drop`), a row without
+values (`keep`), or such a row that is marked in the column `_deleted`, which a topic sink writes as a tombstone again.
 """
 
 import json
@@ -27,6 +31,7 @@ from pyspark.sql.types import DateType, StringType, StructField, StructType, Tim
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.avro import PARSED, REASON, AvroDecoder, columns_ddl
 from barnabas.pipelines.dead_letters import BAD, BAD_TYPE, DeadLetters
+from barnabas.pipelines.json_values import is_one_object
 from barnabas.pipelines.line_patterns import LinePattern, read_line_pattern
 from barnabas.pipelines.nodes import nearest
 from barnabas.pipelines.spec import Pipeline, Source
@@ -40,6 +45,10 @@ RECORD_TYPES: Final = {
     "timestamp": "timestamp",
     "headers": "array<struct<key: string, value: binary>>",
 }
+DELETED: Final = "_deleted"
+"""The column that marks rows of tombstones, where `tombstones` is `delete`."""
+_NOT_UTF_8: Final = "the value is not UTF-8 text"
+_KEY_NOT_UTF_8: Final = "the key is not UTF-8 text; 'key_format: raw' takes any bytes"
 _ORIGIN: Final = ("key", "topic", "partition", "offset", "timestamp")
 _CORRUPT: Final = "_corrupt"
 _SHOWN_CHARACTERS: Final = 200
@@ -65,7 +74,7 @@ class Parser:
     def record_columns(self) -> list[str]:
         """Which columns of the records are needed: the fewer, the faster they are read."""
         needed = {"value", *self.source.metadata}
-        if self.source.on_error in ("dead_letter", "fail") and self._has_columns:
+        if self.source.on_error in ("dead_letter", "fail") and self._can_be_bad:
             needed |= {*_ORIGIN}
         return [name for name in RECORD_TYPES if name in needed]
 
@@ -82,7 +91,18 @@ class Parser:
         """Whether values are taken apart, and so can be bad."""
         return self.source.format not in ("text", "raw") or self.source.value_pattern is not None
 
+    @property
+    def _is_key_read(self) -> bool:
+        """Whether keys become text, and so can be bad."""
+        return self.source.is_key_text and "key" in self.source.metadata
+
+    @property
+    def _can_be_bad(self) -> bool:
+        return self.source.format != "raw" or self._is_key_read
+
     def parse(self, records: DataFrame) -> DataFrame:
+        if self.source.tombstones == "drop":
+            records = records.filter(sql.col("value").isNotNull())
         rows = self._parsed(records)
         if self.source.event_time is not None and self.source.watermark_ms is not None:
             rows = rows.withWatermark(self.source.event_time, f"{self.source.watermark_ms} milliseconds")
@@ -91,11 +111,12 @@ class Parser:
     def _parsed(self, records: DataFrame) -> DataFrame:
         match self.source.format:
             case "raw":
-                return records.select("value", *self._metadata())
+                return self._split(records, [sql.col("value")], sql.lit(None).cast("string"))
             case "text" if self.source.value_pattern is not None:
                 return self._split(*self._matched(records))
             case "text":
-                return records.select(sql.col("value").cast("string").alias("value"), *self._metadata())
+                text = sql.col("value").cast("string")
+                return self._split(records, [text.alias("value")], sql.when(~sql.is_valid_utf8(text), _NOT_UTF_8))
             case "avro":
                 return self._split(*self._avro(records))
             case _:
@@ -108,6 +129,8 @@ class Parser:
             if name == "key" and self.source.is_key_text:
                 column = column.cast("string")
             columns.append(column.alias(f"_{name}"))
+        if self.source.tombstones == "delete":
+            columns.append(sql.col("value").isNull().alias(DELETED))
         return columns
 
     def columns(self) -> StructType:
@@ -135,10 +158,12 @@ class Parser:
         else:
             parsed = sql.from_csv(text, schema.toDDL(), options)
         frame = records.withColumn(PARSED, parsed)
-        reason = sql.when(sql.col("value").isNull(), "the value is null").when(
+        reason = sql.when(~sql.is_valid_utf8(text), _NOT_UTF_8).when(
             sql.col(PARSED).isNull() | sql.col(f"{PARSED}.{_CORRUPT}").isNotNull(),
             f"the value does not fit the schema ({self.source.format})",
         )
+        if self.source.format == "json":
+            reason = reason.when(~is_one_object(text, self.source.parse), "there is more behind the JSON object")
         for field in wanted:
             if not field.nullable:
                 reason = reason.when(sql.col(f"{PARSED}.`{field.name}`").isNull(), f"field '{field.name}' is missing")
@@ -155,10 +180,8 @@ class Parser:
             for field in wanted
         ]
         frame = records.withColumn(PARSED, sql.when(text.rlike(pattern.expression), sql.struct(*groups)))
-        reason = (
-            sql.when(sql.col("value").isNull(), "the value is null")
-            .when(~sql.is_valid_utf8(text), "the value is not UTF-8 text")
-            .when(sql.col(PARSED).isNull(), "the value does not match the pattern")
+        reason = sql.when(~sql.is_valid_utf8(text), _NOT_UTF_8).when(
+            sql.col(PARSED).isNull(), "the value does not match the pattern"
         )
         columns = []
         for field in wanted:
@@ -240,6 +263,13 @@ class Parser:
         return text
 
     def _split(self, frame: DataFrame, columns: list[Column], reason: Column) -> DataFrame:
+        """`reason` is null for a good value, and not asked for where there is none."""
+        if not self._can_be_bad:
+            return frame.select(*columns, *self._metadata())
+        reason = sql.when(sql.col("value").isNotNull(), reason)
+        if self._is_key_read:
+            bad_key = sql.when(~sql.is_valid_utf8(sql.col("key").cast("string")), _KEY_NOT_UTF_8)
+            reason = sql.coalesce(reason, bad_key)
         if self.source.on_error == "fail":
             return frame.filter(self._or_stop(reason)).select(*columns, *self._metadata())
         if self.source.on_error == "drop":
@@ -254,13 +284,14 @@ class Parser:
         if not self.writes_dead_letters:
             return counted.filter(sql.col(BAD).isNull()).drop(BAD)
         assert self.pipeline.dead_letter is not None, "checked when the file was read"
-        kinds = tuple((field.name, field.dataType.simpleString()) for field in self.columns())
+        is_json = self.source.format == "json"
+        kinds = [(field.name, field.dataType.simpleString()) for field in self.columns()] if is_json else []
         letters = DeadLetters(
             self.pipeline.bootstrap,
             self.pipeline.dead_letter,
             self.pipeline.name,
             self.source.name,
-            kinds if self.source.format == "json" else (),
+            tuple(kinds),
         )
         return counted.mapInArrow(letters, counted.drop(BAD).schema)
 

@@ -15,7 +15,15 @@ SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 _REFERENCE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _STARTING_WORDS: Final = ("earliest", "latest")
 _KEYS_OF_TABLES: Final = ("refresh", "size_max")
-_KEYS_OF_STREAMS: Final = ("event_time", "watermark", "starting", "records_max_per_batch", "tasks_min", "on_data_loss")
+_KEYS_OF_STREAMS: Final = (
+    "event_time",
+    "watermark",
+    "starting",
+    "records_max_per_batch",
+    "tasks_min",
+    "on_data_loss",
+    "tombstones",
+)
 _KEYS_OF_PATTERNS: Final = ("schema", "parse")
 _PARSE_OPTIONS_OF_TEXT: Final = ("timestampFormat", "dateFormat")
 _KEYS_OF_SINKS: Final = {

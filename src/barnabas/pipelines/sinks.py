@@ -10,7 +10,7 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +42,8 @@ class Starter:
     directory: Path
     checkpoint: Path
     show_rows: ShowRows
+    _tables: dict[str, ParquetDirectory] = field(default_factory=dict)
+    """Kept from start to start of a query, with the locks of batches that were broken off."""
 
     def start(self, compiled: Compiled, *, is_once: bool) -> StreamingQuery:
         sink = compiled.sink
@@ -70,7 +72,7 @@ class Starter:
                 return rows.writeStream.foreachBatch(write(sink, self.directory))
 
     def _parquet(self, sink: Sink) -> Callable[[DataFrame, int], None]:
-        table = ParquetDirectory(self.directory / sink.target)
+        table = self._tables.setdefault(sink.name, ParquetDirectory(self.directory / sink.target))
         table.recover()
 
         def write(rows: DataFrame, batch_id: int) -> None:

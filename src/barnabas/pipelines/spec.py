@@ -52,6 +52,7 @@ class Source:
     parse: Mapping[str, str]
     metadata: tuple[str, ...]
     is_key_text: bool
+    tombstones: str
     event_time: str | None
     watermark_ms: int | None
     starting: str
@@ -215,12 +216,14 @@ def _source(entry: Entry, has_dead_letter: bool) -> Source:
     metadata = _value(entry, SOURCE, "metadata")
     if event_time == "_timestamp" and "timestamp" not in metadata:
         metadata = (*metadata, "timestamp")
+    text_format = _value(entry, SOURCE, "format")
+    is_whole_value = text_format == "raw" or (text_format == "text" and "value_pattern" not in entry.values)
     default_on_error = "drop" if is_table else "dead_letter" if has_dead_letter else "fail"
     return Source(
         name=entry.name,
         topics=() if topic_key == "pattern" else (topic,) if isinstance(topic, str) else topic,
         pattern=topic if topic_key == "pattern" else None,
-        format=_value(entry, SOURCE, "format"),
+        format=text_format,
         schema=entry.values.get("schema"),
         value_pattern=entry.values.get("value_pattern"),
         avro_schema=entry.values.get("avro_schema"),
@@ -228,6 +231,7 @@ def _source(entry: Entry, has_dead_letter: bool) -> Source:
         parse=_value(entry, SOURCE, "parse"),
         metadata=tuple(name for name in definitions.METADATA if name in metadata),
         is_key_text=_value(entry, SOURCE, "key_format") == "text",
+        tombstones=entry.values.get("tombstones", "keep" if is_whole_value and not is_table else "drop"),
         event_time=event_time,
         watermark_ms=entry.values.get("watermark"),
         starting=_value(entry, SOURCE, "starting"),

@@ -1,8 +1,8 @@
 """A process that writes batches into a Parquet directory as a query of Spark would, until it is killed or done.
 
 `python -m tests.pipelines.table_writer DIRECTORY BATCHES [WRITER]`. A batch is logged after it is committed, so the
-last one may be tried again, as Spark does. Batch n has the numbers from n * ROWS on, in two groups; every third joins small
-files. Several writers share a directory: each is a query of its own, with numbers from WRITER * WRITER_NUMBERS on.
+last one may be tried again, as Spark does. Batch n has the numbers from n * ROWS on, in two groups; every third joins
+small files. Several writers share a directory: each is a query of its own, with numbers of its own.
 """
 
 import sys

@@ -38,6 +38,7 @@ sources:
     topic: sales
     format: avro
     avro_schema: sale.avsc
+    writer_schemas: {7: sale.avsc}
     metadata: [key, partition, offset, timestamp, headers, topic]
   lines:
     topic: lines
@@ -80,17 +81,20 @@ def avro(row: dict[str, Any], header: bytes = b"") -> bytes:
 
 
 def test_every_format_is_read_and_every_sink_written_once(
-    pipeline_session: "SparkSession", broker: Broker, tmp_path: Path
+    pipeline_session: "SparkSession", broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for topic in ("sales", "lines", "words", "loud", "raw", "totals", "dead"):
         broker.create_topic(topic)
     (tmp_path / "sale.avsc").write_text(json.dumps(SCHEMA))
     sales = [{"name": f"n{index % 2}", "amount": index, "at": 1_700_000_000_000 + index} for index in range(10)]
-    broker.append("sales", [avro(row, b"\0\0\0\0\7") for row in sales] + [b"\0\0\0\0\7garbage"], key=b"k")
+    broker.append(
+        "sales", [avro(row, b"\0\0\0\0\7") for row in sales] + [b"\0\0\0\0\7garbage", b"\0\0\0\0\x08unlisted"], key=b"k"
+    )
     broker.append("lines", [b"a;1", b"b;2", b"c;many"])
     broker.append("words", [b"hello", b"\xff\x00"])
     file = write_file(tmp_path, FORMATS.replace("CATALOG", str(tmp_path)), broker)
 
+    monkeypatch.delattr("pyspark.sql.DataFrame.toArrow")  # no sink brings rows to the driver
     run_pipeline(pipeline_session, file)
 
     found = sorted(ds.dataset(tmp_path / "sales").to_table().to_pylist(), key=lambda row: row["amount"])
@@ -99,7 +103,12 @@ def test_every_format_is_read_and_every_sink_written_once(
     ]
     assert [int(row["at"].timestamp() * 1000 + 0.5) for row in found] == [row["at"] for row in sales]
     letters = broker.records("dead")
-    assert sorted(letter.value or b"" for letter in letters) == [b"\0\0\0\0\7garbage", b"c;many"]
+    assert sorted(letter.value or b"" for letter in letters) == [
+        b"\0\0\0\0\7garbage",
+        b"\0\0\0\0\x08unlisted",
+        b"c;many",
+        b"\xff\x00",
+    ]
     assert broker.records("loud")[0].value == b"HELLO"
     assert [record.value for record in broker.records("raw")] == [b"hello", b"\xff\x00"]
     assert _totals(broker) == {"n0": 20, "n1": 25}
@@ -113,6 +122,53 @@ def test_every_format_is_read_and_every_sink_written_once(
     assert _totals(broker) == {"n0": 120, "n1": 25}
     assert _delta(tmp_path) == _iceberg(tmp_path) == [*lines, {"name": "d", "amount": 4}]
 
+    # A new column, and for Iceberg a wider one, become the tables'.
+    wider = FORMATS.replace("name string, amount int", "name string, amount AMOUNT, note string")
+    broker.append("lines", [b"e;5;late"])
+    text = wider.replace("amount AMOUNT", "amount int").replace("CATALOG", str(tmp_path))
+    run_pipeline(pipeline_session, write_file(tmp_path, text, broker))
+    assert _delta(tmp_path)[-1] == _iceberg(tmp_path)[-1] == {"name": "e", "amount": 5, "note": "late"}
+    mistakes = check_pipeline(pipeline_session, wider.replace("amount AMOUNT", "amount bigint"), tmp_path)
+    assert [one for one in mistakes if "column 'amount' is long, and integer in the Delta table" in one], mistakes
+    assert not [one for one in mistakes if "Iceberg" in one]
+
+
+def check_pipeline(session: "SparkSession", text: str, directory: Path) -> list[str]:
+    from barnabas.pipelines import check
+    from barnabas.pipelines.spec import read_pipeline
+
+    pipeline = read_pipeline(text.replace("CATALOG", str(directory)), "formats.yaml")
+    return [mistake.message for mistake in check.check_pipeline(session, pipeline, directory, None)]
+
+
+def test_many_small_batches_of_delta_and_iceberg_become_few_files(
+    pipeline_session: "SparkSession", broker: Broker, tmp_path: Path
+) -> None:
+    """Written by the functions that a query calls, without a query: 34 queries would take minutes."""
+    from barnabas.pipelines.delta import delta_writer
+    from barnabas.pipelines.iceberg import iceberg_writer
+    from barnabas.pipelines.spec import read_pipeline
+
+    text = FORMATS.replace("{from: lines, delta: lines}", "{from: lines, delta: lines, compact_files: 4}").replace(
+        "    iceberg: shop.lines\n", "    iceberg: shop.lines\n    compact_files: 4\n"
+    )
+    sinks = {sink.kind: sink for sink in read_pipeline(text.replace("CATALOG", str(tmp_path)), "x.yaml").sinks}
+    context = pipeline_session.sparkContext
+    context.setLocalProperty("sql.streaming.queryId", "0d5b6f7a-0000-4000-8000-000000000001")
+    try:
+        for write in (delta_writer(sinks["delta"], tmp_path), iceberg_writer(sinks["iceberg"])):
+            for batch_id in (*range(10, 16), 15, 14):  # the last two are tried again
+                write(
+                    pipeline_session.createDataFrame([("a", batch_id)], "name string, amount int").coalesce(1), batch_id
+                )
+    finally:
+        context.setLocalProperty("sql.streaming.queryId", "")
+    assert (
+        [row["amount"] for row in _delta(tmp_path)] == [row["amount"] for row in _iceberg(tmp_path)] == [*range(10, 16)]
+    )
+    assert len(deltalake.DeltaTable(str(tmp_path / "lines")).file_uris()) == 1
+    assert len(_iceberg_table(tmp_path).inspect.files()) == 1
+
 
 def _totals(broker: Broker) -> dict[str, int]:
     """The latest of each name."""
@@ -125,8 +181,11 @@ def _delta(directory: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["amount"])
 
 
-def _iceberg(directory: Path) -> list[dict[str, Any]]:
+def _iceberg_table(directory: Path) -> Any:
     options = {"type": "sql", "uri": f"sqlite:///{directory}/catalog.db", "warehouse": f"file://{directory}"}
-    catalog = pyiceberg_catalog.load_catalog("barnabas", **options)
-    rows = catalog.load_table("shop.lines").scan().to_arrow().to_pylist()
+    return pyiceberg_catalog.load_catalog("barnabas", **options).load_table("shop.lines")
+
+
+def _iceberg(directory: Path) -> list[dict[str, Any]]:
+    rows = _iceberg_table(directory).scan().to_arrow().to_pylist()
     return sorted(rows, key=lambda row: row["amount"])

@@ -54,7 +54,12 @@ def columns_ddl(schema: Mapping[str, Any]) -> str:
         raise UnsupportedAvro("the schema of a value must be a record")
     named: dict[str, Any] = {}
     named[schema.get("name", "")] = schema
-    return ", ".join(f"`{field['name']}` {_spark_type(field['type'], named)}" for field in schema["fields"])
+    try:
+        return ", ".join(f"`{field['name']}` {_spark_type(field['type'], named)}" for field in schema["fields"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UnsupportedAvro(f"the schema is not Avro's: {type(error).__name__}: {error}") from error
+    except RecursionError as error:
+        raise UnsupportedAvro("the schema holds itself, which columns cannot") from error
 
 
 def _spark_type(kind: Any, named: dict[str, Any]) -> str:

@@ -11,11 +11,15 @@ from typing import Any, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.base.errors import BarnabasError
 from barnabas.client.blocking import BlockingClient
 from barnabas.pipelines.compile import Compiler, NotCompiled, first_sentence
-from barnabas.pipelines.lakehouse import PackageMissing, require
+from barnabas.pipelines.delta import check_delta
+from barnabas.pipelines.files import parquet_problem
+from barnabas.pipelines.iceberg import check_iceberg
+from barnabas.pipelines.lakehouse import PackageMissing, UnfitColumn, require
 from barnabas.pipelines.nodes import Mistake, nearest
 from barnabas.pipelines.plans import DamagedPlan, changes, has_progress, may_name_streams, query_plan, read_plan
 from barnabas.pipelines.rules import SHUFFLE_PARTITIONS
@@ -24,7 +28,7 @@ from barnabas.pipelines.streams import EmptyStreams, kafka_options, source_optio
 from barnabas.spark.options import parse_source_options
 from barnabas.spark.sink import make_stream_writer
 
-_PACKAGES: Final = {"delta": "deltalake", "iceberg": "pyiceberg"}
+_PACKAGES: Final = {"delta": ("deltalake", "a delta sink"), "iceberg": ("pyiceberg", "an iceberg sink")}
 _WATERMARK_HINT: Final = (
     "; give the source an 'event_time' and a 'watermark' and group by a window of it, or write in mode update"
 )
@@ -69,8 +73,13 @@ def _topic_mistakes(pipeline: Pipeline, topics: Collection[str]) -> Iterator[Mis
 
 
 def _option_mistakes(pipeline: Pipeline) -> Iterator[Mistake]:
-    """What the source refuses: settings of the client, offsets to start at."""
+    """What the source refuses: settings of the client, offsets to start at; a package that is missing."""
     for source in pipeline.sources:
+        if source.format == "avro":
+            try:
+                require("fastavro", "format avro")
+            except PackageMissing as error:
+                yield Mistake(source.entry.line_of("format"), f"source '{source.name}': {error}")
         if source.is_table:
             continue
         options = {name.lower(): value for name, value in source_options(pipeline, source).items()}
@@ -107,7 +116,7 @@ def _sink_mistakes(compiler: Compiler, sink: Sink, frame: DataFrame) -> Iterator
     if not rows.isStreaming:
         yield Mistake(sink.entry.line_of("from"), f"sink '{sink.name}' writes '{sink.input}', which is no stream")
         return
-    yield from _writing_mistakes(compiler.pipeline, sink, rows)
+    yield from _writing_mistakes(compiler, sink, rows)
     problem = unsupported(compiler.spark, rows, sink.mode)
     if problem is not None:
         yield Mistake(sink.entry.line_of("mode"), f"sink '{sink.name}' in mode {sink.mode}: {problem}")
@@ -115,7 +124,8 @@ def _sink_mistakes(compiler: Compiler, sink: Sink, frame: DataFrame) -> Iterator
     yield from plan_mistakes(compiler, sink)
 
 
-def _writing_mistakes(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> Iterator[Mistake]:
+def _writing_mistakes(compiler: Compiler, sink: Sink, rows: DataFrame) -> Iterator[Mistake]:
+    pipeline = compiler.pipeline
     if sink.kind == "topic":
         try:
             options = kafka_options(pipeline, is_sink=True) | {"topic": sink.target}
@@ -124,19 +134,42 @@ def _writing_mistakes(pipeline: Pipeline, sink: Sink, rows: DataFrame) -> Iterat
             yield Mistake(sink.entry.line_of("topic"), f"sink '{sink.name}': {error}")
     elif sink.kind in _PACKAGES:
         try:
-            require(_PACKAGES[sink.kind], sink.kind)
-        except PackageMissing as error:
+            require(*_PACKAGES[sink.kind])
+            _check_table(compiler, sink, rows)
+        except (PackageMissing, UnfitColumn) as error:
             yield Mistake(sink.entry.line_of(sink.kind), f"sink '{sink.name}': {error}")
+    if sink.kind in ("parquet", "delta", "iceberg"):
+        yield from _column_mistakes(sink, rows)
     if sink.kind == "parquet":
+        if problem := parquet_problem(compiler.directory / sink.target, to_arrow_schema(rows.schema, timezone="UTC")):
+            yield Mistake(sink.entry.line_of("parquet"), f"sink '{sink.name}': {problem}")
         if set(rows.columns) <= set(sink.partition_by):
             message = f"sink '{sink.name}' partitions by all of its columns, so that none is left for the files"
             yield Mistake(sink.entry.line_of("partition_by"), message)
-        for column in rows.schema:
-            if any(kind in column.dataType.simpleString() for kind in _UNWRITABLE):
-                message = f"sink '{sink.name}': column '{column.name}' is of type {column.dataType.simpleString()},"
-                yield Mistake(sink.entry.line, f"{message} which Parquet does not have")
     for name in sorted({name for name in rows.columns if rows.columns.count(name) > 1}):
         yield Mistake(sink.entry.line_of("from"), f"sink '{sink.name}' has two columns '{name}'; name one of them anew")
+
+
+def _column_mistakes(sink: Sink, rows: DataFrame) -> Iterator[Mistake]:
+    """What no file of columns can hold, and what readers that ignore case could not tell apart."""
+    for column in rows.schema:
+        kind = column.dataType.simpleString()
+        if any(word in kind for word in _UNWRITABLE):
+            message = f"sink '{sink.name}': column '{column.name}' is of type {kind}, which {sink.kind} does not have"
+            yield Mistake(sink.entry.line, message)
+    seen: dict[str, str] = {}
+    for name in dict.fromkeys(rows.columns):
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            message = f"sink '{sink.name}' has columns '{other}' and '{name}', which many readers cannot tell apart"
+            yield Mistake(sink.entry.line_of("from"), f"{message}; name one of them anew")
+
+
+def _check_table(compiler: Compiler, sink: Sink, rows: DataFrame) -> None:
+    if sink.kind == "delta":
+        check_delta(sink, compiler.directory, rows.schema)
+    else:
+        check_iceberg(sink, rows.schema)
 
 
 def unsupported(spark: SparkSession, rows: DataFrame, mode: str) -> str | None:

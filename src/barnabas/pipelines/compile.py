@@ -25,6 +25,7 @@ from pyspark import cloudpickle
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
+from pyspark.sql.streaming import StatefulProcessor
 
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.avro import UnsupportedAvro
@@ -184,27 +185,34 @@ class Compiler:
         return frame
 
     def _python(self, step: Step, frames: dict[str, DataFrame]) -> DataFrame:
-        function = self._load(step)
-        try:
-            frame = function(*(frames[name] for name in step.inputs))
-        except PySparkException:
-            raise
-        except Exception as error:  # whatever a user's own function raises is told with the line that names it
-            message = f"step '{step.name}': {step.code} failed: {type(error).__name__}: {error}"
-            raise NotCompiled(Mistake(step.entry.line_of(step.kind), message)) from error
+        frame = self._call(step, self._load(step), *(frames[name] for name in step.inputs))
         if not isinstance(frame, DataFrame):
             message = f"step '{step.name}': {step.code} returned {type(frame).__name__}, not a DataFrame"
             raise NotCompiled(Mistake(step.entry.line_of(step.kind), message))
         return frame
 
+    def _call(self, step: Step, function: Callable[..., Any], *arguments: DataFrame) -> Any:
+        try:
+            return function(*arguments)
+        except PySparkException:
+            raise
+        except Exception as error:  # whatever a user's own function raises is told with the line that names it
+            message = f"step '{step.name}': {step.code} failed: {type(error).__name__}: {error}"
+            raise NotCompiled(Mistake(step.entry.line_of(step.kind), message)) from error
+
     def _stateful(self, step: Step, frames: dict[str, DataFrame]) -> DataFrame:
-        processor = self._load(step)
+        line = step.entry.line_of(step.kind)
+        found = self._load(step)
+        if not (isinstance(found, type) and issubclass(found, StatefulProcessor)):
+            message = f"step '{step.name}': {step.code} is no class of pyspark.sql.streaming.StatefulProcessor's kind"
+            raise NotCompiled(Mistake(line, message))
+        processor = self._call(step, found)
         assert step.schema is not None, "checked when the file was read"
         return (
             frames[step.inputs[0]]
             .groupBy(*step.key)
             .transformWithStateInPandas(
-                processor(),
+                processor,
                 outputStructType=step.schema,
                 outputMode=step.output,
                 timeMode=_TIME_MODES[step.time],
@@ -222,6 +230,9 @@ class Compiler:
             module = importlib.import_module(module_name)
         except ImportError as error:
             raise NotCompiled(Mistake(line, f"step '{step.name}': cannot import {module_name}: {error}")) from error
+        except Exception as error:  # whatever a user's own module raises
+            message = f"step '{step.name}': {module_name} failed while it was imported: {type(error).__name__}: {error}"
+            raise NotCompiled(Mistake(line, message)) from error
         send_along(module, self.directory)
         found = getattr(module, name, None)
         if not callable(found):
@@ -279,10 +290,15 @@ class Compiler:
 
     def _expression(self, sink: Sink, rows: DataFrame, key: str, text: str, kind: str) -> Column:
         """An expression of the file over the rows, as the type that is written; bytes stay bytes."""
+        what = f"'{key}' of sink '{sink.name}'"
         try:
-            found = rows.select(sql.expr(text)).schema[0].dataType.simpleString()
+            selected = rows.select(sql.expr(text))
+            found = selected.schema[0].dataType.simpleString()
         except PySparkException as error:
-            _refuse(error, sink.entry, key, f"'{key}' of sink '{sink.name}'")
+            _refuse(error, sink.entry, key, what)
+        if selected._jdf.queryExecution().analyzed().getClass().getSimpleName() != "Project":
+            message = f"{what} must be computed from one row: '{text}' is computed from many"
+            raise NotCompiled(Mistake(sink.entry.line_of(key), message))
         return sql.expr(text) if found == "binary" and kind == "string" else sql.expr(text).cast(kind)
 
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 RESULT_DDL: Final = "path string, rows bigint, size_bytes bigint"
 _RESULT: Final = pa.schema([("path", pa.string()), ("rows", pa.int64()), ("size_bytes", pa.int64())])
-_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 _FILE_BYTES_MAX: Final = 256 << 20
 
 
@@ -29,12 +29,14 @@ class ParquetTask:
     staged: str
     batch_id: int
     partition_by: tuple[str, ...]
+    casts: tuple[tuple[str, pa.DataType], ...] = ()
+    """Columns that are written as another type than they come."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         written: list[dict[str, Any]] = []
         current: _OpenFile | None = None
         for batch in batches:
-            for directory, rows in self._parts(batch):
+            for directory, rows in self._parts(self._cast(batch)):
                 if current is not None and (current.directory != directory or current.size_bytes > _FILE_BYTES_MAX):
                     written.append(current.close())
                     current = None
@@ -44,6 +46,12 @@ class ParquetTask:
         if current is not None:
             written.append(current.close())
         yield pa.RecordBatch.from_pylist(written, _RESULT)
+
+    def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        for name, kind in self.casts:
+            index = batch.schema.get_field_index(name)
+            batch = batch.set_column(index, batch.schema.field(name).with_type(kind), batch.column(name).cast(kind))
+        return batch
 
     def _parts(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The rows of a batch by the directory they belong to, without the columns that make its name."""
@@ -70,7 +78,7 @@ def directory_name(values: dict[str, Any], names: tuple[str, ...]) -> str:
 
 
 def _value_text(value: object) -> str:
-    return _NO_VALUE if value is None or value == "" else quote(str(value), safe=" -_.:+")
+    return NO_VALUE if value is None or value == "" else quote(str(value), safe=" -_.:+")
 
 
 class _OpenFile:

@@ -390,6 +390,19 @@ def is_widened(kind: pa.DataType, wider: pa.DataType) -> bool:
     return False
 
 
+def parquet_problem(directory: Path, schema: pa.Schema) -> str | None:
+    """Why rows of this schema do not go together with the files that are there; None when they do."""
+    newest = max(directory.rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns, default=None)
+    if newest is None:
+        return None
+    for field in pq.read_schema(newest):
+        if field.name in schema.names:
+            kind = schema.field(field.name).type
+            if not (is_widened(kind, field.type) or is_widened(field.type, kind)):
+                return f"column '{field.name}' is {kind}, and {field.type} in the files that are there"
+    return None
+
+
 def exchange(one: Path, other: Path) -> bool:
     """Swaps two directories in one step; False where the file system, or the C library, cannot."""
     library = ctypes.CDLL(None, use_errno=True)

@@ -4,6 +4,7 @@ What a single key may hold is in `barnabas.pipelines.definitions`; what only Spa
 by `barnabas.pipelines.check`. Pure: no I/O.
 """
 
+import posixpath
 import re
 from collections.abc import Iterator
 from typing import Final, cast
@@ -24,6 +25,7 @@ _KEYS_OF_STREAMS: Final = (
     "on_data_loss",
     "tombstones",
 )
+_TABLE_KINDS: Final = ("parquet", "delta", "iceberg")
 _KEYS_OF_PATTERNS: Final = ("schema", "parse")
 _PARSE_OPTIONS_OF_TEXT: Final = ("timestampFormat", "dateFormat")
 _KEYS_OF_SINKS: Final = {
@@ -33,8 +35,8 @@ _KEYS_OF_SINKS: Final = {
     "headers": ("topic",),
     "partition": ("topic",),
     "partition_by": ("parquet", "delta"),
-    "compact_files": ("parquet",),
-    "compact_below": ("parquet",),
+    "compact_files": ("parquet", "delta", "iceberg"),
+    "compact_below": ("parquet", "delta", "iceberg"),
     "catalog": ("iceberg",),
     "rows": ("console",),
 }
@@ -68,6 +70,7 @@ def find_mistakes(entry: Entry) -> Iterator[Mistake]:
         known.append(name)
     for name, sink in sinks.items():
         yield from _sink_mistakes(sink, f"sink '{name}'", known, sources)
+    yield from _target_mistakes(sinks)
 
 
 def _source_mistakes(source: Entry, what: str, pipeline: Entry) -> Iterator[Mistake]:
@@ -188,6 +191,23 @@ def _sink_mistakes(sink: Entry, what: str, known: list[str], sources: dict[str, 
         yield Mistake(sink.lines["value"], f"{what} has both 'value' and 'format'; only one can be")
     if kind == "iceberg" and sink.values.get("iceberg", "").count(".") < 1:
         yield Mistake(sink.lines["iceberg"], f"'iceberg' of {what} must be `namespace.table`")
+
+
+def _target_mistakes(sinks: dict[str, Entry]) -> Iterator[Mistake]:
+    """Two queries that write one table: each batch would count once for its own query alone."""
+    owners: dict[tuple[str, str], str] = {}
+    for name, sink in sinks.items():
+        kind = kind_of(sink, SINK_KINDS)
+        if kind not in _TABLE_KINDS or not isinstance(sink.values.get(kind), str):
+            continue
+        target = sink.values[kind]
+        place = (kind, target) if kind == "iceberg" else ("directory", posixpath.normpath(target))
+        other = owners.setdefault(place, name)
+        if other != name:
+            message = (
+                f"sink '{name}' writes to the same place as sink '{other}'; unite the rows in a step, or write apart"
+            )
+            yield Mistake(sink.lines[kind], message)
 
 
 def entries_of(entry: Entry, key: str) -> dict[str, Entry]:

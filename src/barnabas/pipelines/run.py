@@ -42,7 +42,7 @@ from barnabas.client.cluster import ClusterOptions
 from barnabas.client.offsets import end_offsets
 from barnabas.net.errors import NetworkFailed
 from barnabas.pipelines.compile import Compiler, NotCompiled
-from barnabas.pipelines.failures import failure_line, is_worker_late
+from barnabas.pipelines.failures import failure_line, failure_place, is_worker_late
 from barnabas.pipelines.metrics import PipelineMetrics
 from barnabas.pipelines.plans import (
     Plan,
@@ -123,7 +123,7 @@ class _Running:
         progress = self.progress
         state = "waiting" if self.failures else "starting"
         if self.is_done or self.query is not None:
-            state = "done" if self.is_done else "running" if progress.batch_id >= 0 else "starting"
+            state = "done" if self.is_done else "running" if self.has_begun or progress.batch_id >= 0 else "starting"
         return QueryView(
             name=self.sink.name,
             state=state,
@@ -281,7 +281,7 @@ class PipelineRun:
 
     def _failed(self, running: _Running, error: Exception) -> None:
         running.query = None
-        running.problem = failure_line(error)
+        running.problem = f"{failure_place(error, self._pipeline, running.sink)}: {failure_line(error)}"
         seconds = min(_BACK_OFF_SECONDS * 2**running.failures, _BACK_OFF_SECONDS_MAX)
         running.failures += 1
         failures_max = _WORKER_FAILURES_MAX if is_worker_late(error) else _ONCE_FAILURES_MAX
@@ -322,7 +322,7 @@ class PipelineRun:
             return
         self._shown_at = now
         if not is_last and ensure_callbacks(self._spark):
-            self._display.tell("Spark could not call this process any more; that is mended, batches are tried again")
+            self._display.tell("Spark could not call this process any more; that is repaired, batches are tried again")
         for running in self._running:
             self._take_reports(running)
         latest = self._latest()

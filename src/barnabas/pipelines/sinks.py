@@ -4,15 +4,14 @@
 |---|---|---|
 | topic | `format("barnabas")`, update mode by `write_stream` | may repeat records |
 | parquet | `barnabas.pipelines.files` | is skipped: its manifest is there |
-| delta | `deltalake` | is skipped: the table keeps the batch's number |
-| iceberg | `pyiceberg` | is skipped: a snapshot's summary keeps the batch's number |
+| delta | `barnabas.pipelines.delta` | is skipped: the table keeps the batch's number |
+| iceberg | `barnabas.pipelines.iceberg` | is skipped: the table keeps the batch's number |
 | console | this process's output | is shown again |
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -20,15 +19,15 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from barnabas.pipelines.compile import Compiled
 from barnabas.pipelines.console_task import SHOWN_DDL, ConsoleTask
+from barnabas.pipelines.delta import delta_writer
 from barnabas.pipelines.file_tasks import RESULT_DDL, ParquetTask
 from barnabas.pipelines.files import ParquetDirectory, WrittenFile
-from barnabas.pipelines.lakehouse import delta_writer, iceberg_writer, query_id_of
+from barnabas.pipelines.iceberg import iceberg_writer
+from barnabas.pipelines.lakehouse import COMPACT_EVERY, query_id_of
 from barnabas.pipelines.spec import Pipeline, Sink
 from barnabas.pipelines.streams import kafka_options
 from barnabas.spark.source import FORMAT
 from barnabas.spark.update_mode import write_stream
-
-_COMPACT_EVERY: Final = 16
 
 ShowRows = Callable[[str, int, list[str], list[list[str]], int], None]
 """(sink, batch, columns, rows, rows in all): how the console shows a batch."""
@@ -67,9 +66,10 @@ class Starter:
                 return rows.writeStream.foreachBatch(self._parquet(sink))
             case "console":
                 return rows.writeStream.foreachBatch(self._console(sink))
+            case "delta":
+                return rows.writeStream.foreachBatch(delta_writer(sink, self.directory))
             case _:
-                write = delta_writer if sink.kind == "delta" else iceberg_writer
-                return rows.writeStream.foreachBatch(write(sink, self.directory))
+                return rows.writeStream.foreachBatch(iceberg_writer(sink))
 
     def _parquet(self, sink: Sink) -> Callable[[DataFrame, int], None]:
         table = self._tables.setdefault(sink.name, ParquetDirectory(self.directory / sink.target))
@@ -84,7 +84,7 @@ class Starter:
             task = ParquetTask(str(staged), batch_id, sink.partition_by)
             files = [WrittenFile(*row) for row in ordered.mapInArrow(task, RESULT_DDL).collect()]
             table.commit(query_id, batch_id, staged, files)
-            if batch_id % _COMPACT_EVERY == _COMPACT_EVERY - 1:
+            if batch_id % COMPACT_EVERY == COMPACT_EVERY - 1:
                 table.compact(sink.compact_files, sink.compact_bytes_below)
 
         return write

@@ -106,6 +106,7 @@ class EmptyStreams:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._directory = tempfile.mkdtemp(prefix="barnabas-check-")
+        spark.conf.set(_NAMED_STREAMS, "false")
 
     def close(self) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)

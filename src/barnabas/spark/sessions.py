@@ -10,19 +10,24 @@ import importlib
 import logging
 import os
 import pkgutil
+import re
 import shutil
 import sys
 from collections.abc import Mapping
+from typing import Final
 
+import pyspark
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from barnabas.base.errors import BarnabasError
+from barnabas.spark import prefer_this_interpreter
 from barnabas.spark.callbacks import ensure_callbacks
 from barnabas.spark.source import FORMAT, BarnabasDataSource
 
 _LOG = logging.getLogger(__name__)
 
+VERSION_MIN: Final = (4, 2)
 _NO_SETTINGS: Mapping[str, str] = {}
 
 
@@ -37,10 +42,10 @@ def session(
 
     Without a master, and without one in Spark's configuration, it runs on all cores of this machine.
     """
+    require_version(pyspark.__version__)
     if SparkSession.getActiveSession() is None and shutil.which(_java()) is None:
         raise SparkUnavailable("Spark needs Java 17 or newer: install one, or set JAVA_HOME to it")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    prefer_this_interpreter()
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
@@ -50,11 +55,24 @@ def session(
         spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise SparkUnavailable(f"Spark did not start: {error}") from error
+    if "PYSPARK_PYTHON" in os.environ:
+        # Of a session that was there before, which may have looked for an interpreter before this one was named.
+        spark.sparkContext.pythonExec = os.environ["PYSPARK_PYTHON"]
     spark.dataSource.register(BarnabasDataSource)
     ensure_callbacks(spark)
     if problem := discovery_problem():
         _LOG.warning("format('%s') is registered in this session, but elsewhere it is not found: %s", FORMAT, problem)
     return spark
+
+
+def require_version(version: str) -> None:
+    """SparkUnavailable when this Spark is too old."""
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if numbers < VERSION_MIN:
+        wanted = ".".join(map(str, VERSION_MIN))
+        raise SparkUnavailable(
+            f"format('{FORMAT}') needs Spark {wanted} or newer, and this is {version}: pip install 'barnabas[spark]'"
+        )
 
 
 def discovery_problem() -> str | None:

@@ -72,6 +72,28 @@ def test_pipeline_without_mistakes_passes(pipeline_session: "SparkSession", tmp_
             "json:dumps failed",
             id="raises",
         ),
+        pytest.param(
+            NEW_STEP,
+            "  more:\n    python: tests.pipelines.broken_step:any\n    inputs: views\n  pages:\n",
+            22,
+            "failed while it was imported: ZeroDivisionError",
+            id="module that raises",
+        ),
+        pytest.param(
+            NEW_STEP,
+            "  more:\n    stateful: json:dumps\n    inputs: views\n    key: user\n    schema: n int\n  pages:\n",
+            22,
+            "StatefulProcessor",
+            id="function named as stateful",
+        ),
+        pytest.param("key: page", "key: max(page)", 29, "must be computed from one row", id="aggregate in a key"),
+        pytest.param(
+            "SELECT v.user, u.name, v.page, v.at",
+            "SELECT v.user, u.name, u.name AS Name, v.page, v.at",
+            31,
+            "columns 'name' and 'Name'",
+            id="names that differ by case",
+        ),
     ],
 )
 def test_mistake_is_found_with_its_line(
@@ -101,6 +123,44 @@ def test_step_that_is_no_query_is_refused_and_not_carried_out(
     assert "only a query" in found[0].message
     assert pipeline_session.table("kept").count() == 1
     assert not pipeline_session.catalog.tableExists("t")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        '{"type": "record", "name": "A"}',
+        '{"type": "record", "fields": [{"name": "a"}]}',
+        '{"type": "record", "fields": 3}',
+    ],
+)
+def test_schema_that_is_no_avro_is_the_files_mistake(
+    pipeline_session: "SparkSession", tmp_path: Path, schema: str
+) -> None:
+    (tmp_path / "sale.avsc").write_text(schema)
+    text = VIEWS.replace(
+        "sources:\n", "sources:\n  sales:\n    topic: views\n    format: avro\n    avro_schema: sale.avsc\n"
+    )
+    found = check(pipeline_session, tmp_path, text)
+    assert [mistake for mistake in found if mistake.line == 8 and "is not Avro's" in mistake.message], found
+
+
+def test_state_without_end_and_misspelt_settings_are_warned_about(
+    pipeline_session: "SparkSession", tmp_path: Path
+) -> None:
+    from barnabas.pipelines.check import advice_for
+
+    settings = "spark: {spark.sql.shufle.partitions: 3, spark.executor.memory: 1g, my.plugin: 1}\n"
+    text = VIEWS.replace("sources:\n", f"{settings}sources:\n", 1)
+    growing = (
+        "  users_seen:\n    sql: SELECT DISTINCT user FROM views\n"
+        "sinks:\n  seen: {from: users_seen, console: true, mode: update}\n"
+    )
+    text = text.replace("sinks:\n", growing, 1)
+    assert check(pipeline_session, tmp_path, text) == []
+    advice = advice_for(pipeline_session, read_pipeline(text, "views.yaml"), tmp_path)
+    assert [hint.line for hint in advice] == [4, 26]
+    assert "did you mean 'spark.sql.shuffle.partitions'?" in advice[0].message
+    assert "sink 'seen' keeps state for ever, to drop duplicates of views.user" in advice[1].message
 
 
 def test_topics_are_not_asked_for_when_offline(pipeline_session: "SparkSession", tmp_path: Path) -> None:

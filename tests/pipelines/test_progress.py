@@ -61,7 +61,7 @@ def test_metrics_page_has_lag_by_partition_and_health_by_state() -> None:
     view = QueryView("counts", "running", 3, 50.0, 15, 120, 5, 700, 30, 4, 2, 1, "")
     metrics.views = [view]
     metrics.lags = {"counts": {FIRST: 15}}
-    server = MetricsServer(metrics, 0)
+    server = MetricsServer(metrics, "127.0.0.1", 0)
     try:
         address = f"http://127.0.0.1:{server.port}"
         with urllib.request.urlopen(f"{address}/metrics") as answer:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from barnabas.pipelines.nodes import Mistake
+    from barnabas.pipelines.progress import QueryView
     from barnabas.pipelines.spec import Pipeline
 
 app = typer.Typer(help="Run data pipelines on Spark.", no_args_is_help=True)
@@ -61,7 +62,7 @@ def check(
     _require(_PACKAGES)
     pipeline = _read(file, bootstrap)
     from barnabas.client.errors import ClusterUnreachable
-    from barnabas.pipelines.check import check_pipeline, topics_of
+    from barnabas.pipelines.check import advice_for, check_pipeline, topics_of
     from barnabas.pipelines.sessions import stop_session
 
     topics = None
@@ -74,8 +75,11 @@ def check(
         spark = _session(pipeline, master, Path(scratch) / _SPARK_LOG)
         try:
             mistakes = check_pipeline(spark, pipeline, file.parent, topics)
+            advice = [] if mistakes else advice_for(spark, pipeline, file.parent)
         finally:
             stop_session(spark)
+    for hint in advice:
+        say(f"{file}:{hint.line}: warning: {hint.message}")
     if mistakes:
         _say_mistakes(file, mistakes)
         raise typer.Exit(1)
@@ -111,9 +115,13 @@ def run(
     bootstrap: Bootstrap = None,
     once: Annotated[bool, typer.Option("--once", help="Process what is there, then end.")] = False,
     master: Master = None,
+    metrics_listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Serve /metrics and /healthz here.", show_default=False),
+    ] = None,
     metrics_port: Annotated[
         int | None,
-        typer.Option(metavar="PORT", help="Serve /metrics and /healthz on this port.", min=0, max=_PORT_MAX),
+        typer.Option(metavar="PORT", help="--metrics-listen on 127.0.0.1.", min=0, max=_PORT_MAX, show_default=False),
     ] = None,
 ) -> None:
     """Run a pipeline until Ctrl-C.
@@ -121,6 +129,7 @@ def run(
     Example: barnabas pipeline run views.yaml --once
     """
     _require(_PACKAGES)
+    metrics_address = _metrics_address(metrics_listen, metrics_port)
     pipeline = _read(file, bootstrap)
     from barnabas.pipelines.run import SparkLost
     from barnabas.pipelines.sessions import stop_session
@@ -130,7 +139,7 @@ def run(
     remark(f"starting Spark for pipeline {pipeline.name}; its log is {log_file}")
     spark = _session(pipeline, master, log_file)
     try:
-        _run(spark, pipeline, file, stop, is_once=once, metrics_port=metrics_port)
+        _run(spark, pipeline, file, stop, is_once=once, metrics_address=metrics_address)
     except SparkLost as error:
         raise CommandFailed(f"{error}; {log_file} has what it said") from None
     finally:
@@ -144,22 +153,30 @@ def _run(
     stop: threading.Event,
     *,
     is_once: bool,
-    metrics_port: int | None,
+    metrics_address: tuple[str, int] | None,
 ) -> None:
     from barnabas.cli.pipeline_view import make_screen, summary
     from barnabas.pipelines.metrics import MetricsServer
     from barnabas.pipelines.run import Display, PipelineRun
+    from barnabas.pipelines.sessions import rotate_log
 
     screen = make_screen(pipeline.name)
-    display = Display(screen.show, screen.tell, screen.show_rows)
+    log_file = file.parent / pipeline.checkpoint / _SPARK_LOG
+
+    def show(views: "list[QueryView]") -> None:
+        screen.show(views)
+        rotate_log(log_file)
+
+    display = Display(show, screen.tell, screen.show_rows)
     pipeline_run = PipelineRun(spark, pipeline, file, display, is_once=is_once)
     server = None
-    if metrics_port is not None:
+    if metrics_address is not None:
+        host, port = metrics_address
         try:
-            server = MetricsServer(pipeline_run.metrics, metrics_port)
+            server = MetricsServer(pipeline_run.metrics, host, port)
         except OSError as error:
-            raise CommandFailed(f"cannot serve metrics on port {metrics_port}: {error.strerror}") from error
-        remark(f"metrics on http://127.0.0.1:{server.port}/metrics")
+            raise CommandFailed(f"cannot serve metrics on {host}, port {port}: {error.strerror}") from error
+        remark(f"metrics on http://{f'[{host}]' if ':' in host else host}:{server.port}/metrics")
     try:
         with screen:
             views = pipeline_run.run(stop)
@@ -168,6 +185,17 @@ def _run(
             server.close()
     for line in summary(views):
         say(line)
+
+
+def _metrics_address(listen: str | None, port: int | None) -> tuple[str, int] | None:
+    if listen is not None and port is not None:
+        raise CommandFailed("give --metrics-listen or --metrics-port, not both")
+    if listen is None:
+        return None if port is None else ("127.0.0.1", port)
+    host, colon, number = listen.rpartition(":")
+    if not (colon and host and number.isascii() and number.isdecimal() and int(number) <= _PORT_MAX):
+        raise CommandFailed(f"--metrics-listen must be HOST:PORT, not '{listen}'")
+    return host.removeprefix("[").removesuffix("]"), int(number)
 
 
 def _read(file: Path, bootstrap: str | None) -> "Pipeline":

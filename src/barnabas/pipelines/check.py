@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.base.errors import BarnabasError
 from barnabas.client.blocking import BlockingClient
+from barnabas.pipelines.advice import setting_advice, state_advice
 from barnabas.pipelines.compile import Compiler, NotCompiled, first_sentence
 from barnabas.pipelines.delta import check_delta
 from barnabas.pipelines.files import parquet_problem
@@ -22,6 +23,7 @@ from barnabas.pipelines.iceberg import check_iceberg
 from barnabas.pipelines.lakehouse import PackageMissing, UnfitColumn, require
 from barnabas.pipelines.nodes import Mistake, nearest
 from barnabas.pipelines.plans import DamagedPlan, changes, has_progress, may_name_streams, query_plan, read_plan
+from barnabas.pipelines.query_state import state_of
 from barnabas.pipelines.rules import SHUFFLE_PARTITIONS
 from barnabas.pipelines.spec import Pipeline, Sink
 from barnabas.pipelines.streams import EmptyStreams, kafka_options, source_options
@@ -46,6 +48,19 @@ def check_pipeline(
         if topics is not None:
             mistakes += _topic_mistakes(pipeline, topics)
         return sorted(set(mistakes))
+    finally:
+        streams.close()
+
+
+def advice_for(spark: SparkSession, pipeline: Pipeline, directory: Path) -> list[Mistake]:
+    """What a pipeline without mistakes had better not do."""
+    streams = EmptyStreams(spark)
+    try:
+        compiler = Compiler(spark, pipeline, directory, streams)
+        found = list(setting_advice(spark, pipeline))
+        for sink in pipeline.sinks:
+            found += state_advice(pipeline, sink, state_of(compiler.compile(sink).rows))
+        return sorted(set(found))
     finally:
         streams.close()
 

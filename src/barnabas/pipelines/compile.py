@@ -25,7 +25,7 @@ from pyspark import cloudpickle
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
-from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.avro import UnsupportedAvro

@@ -1,4 +1,4 @@
-"""The numbers of a running pipeline in Prometheus's text format, on a small HTTP port of 127.0.0.1.
+"""The numbers of a running pipeline in Prometheus's text format, on a small HTTP port.
 
 `/metrics` has them, `/healthz` says 200 while every query runs and 503 while one waits for its next start. The pages
 are made from what the run looked at last; asking costs the run nothing.
@@ -16,7 +16,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from barnabas.base.ids import TopicPartition
 from barnabas.pipelines.progress import QueryView
 
-_HOST: Final = "127.0.0.1"
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _GAUGES: Final = (
     ("rows_per_second", "Rows a second of the last batch."),
@@ -72,9 +71,9 @@ class PipelineMetrics:
 
 
 class MetricsServer:
-    """Serves until `close`. OSError when the port is taken."""
+    """Serves until `close`. OSError when the address cannot be had."""
 
-    def __init__(self, metrics: PipelineMetrics, port: int) -> None:
+    def __init__(self, metrics: PipelineMetrics, host: str, port: int) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 if self.path == "/metrics":
@@ -94,7 +93,7 @@ class MetricsServer:
             def log_message(self, format: str, *args: object) -> None:
                 """Requests are not worth a line each."""
 
-        self._server = ThreadingHTTPServer((_HOST, port), Handler)
+        self._server = ThreadingHTTPServer((host, port), Handler)
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, name="barnabas-metrics", daemon=True)
         self._thread.start()

@@ -42,6 +42,8 @@ class Stream:
 
     source: str
     topics: str
+    records_max: int | None = None
+    """At most this many records in a batch, None without a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,9 @@ class QueryPlan:
     is_named: bool
     mode: str
     state: list[StateOperator]
+
+    def limits(self) -> list[int | None]:
+        return [stream.records_max for stream in self.streams]
 
     def kinds(self) -> list[str]:
         return [operator.kind for operator in self.state if operator.kind != JOIN_ROWS]
@@ -119,7 +124,8 @@ def query_plan(pipeline: Pipeline, compiled: Compiled) -> QueryPlan:
     for name in compiled.streams:
         source = pipeline.source(name)
         assert source is not None, "streams are sources of the file"
-        streams.append(Stream(name, source.pattern or ", ".join(sorted(source.topics))))
+        topics = source.pattern or ", ".join(sorted(source.topics))
+        streams.append(Stream(name, topics, source.records_max_per_batch))
     return QueryPlan(streams, compiled.is_named, compiled.sink.mode, state_of(compiled.rows))
 
 

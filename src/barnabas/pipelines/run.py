@@ -27,6 +27,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -44,6 +45,7 @@ from barnabas.net.errors import NetworkFailed
 from barnabas.pipelines.compile import Compiler, NotCompiled
 from barnabas.pipelines.failures import failure_line, failure_place, is_worker_late
 from barnabas.pipelines.metrics import PipelineMetrics
+from barnabas.pipelines.pinned import drop_unfinished_batch
 from barnabas.pipelines.plans import (
     Plan,
     changes,
@@ -192,8 +194,8 @@ class PipelineRun:
                 self._file.parent,
                 ClusterStreams(self._spark, self._pipeline, stop_file),
             )
-            self._pin_plan(compiler)
             starter = Starter(self._pipeline, self._file.parent, self._checkpoint, self._display.show_rows)
+            self._pin_plan(compiler, starter)
             try:
                 self._watch(compiler, starter, stop)
             finally:
@@ -203,7 +205,7 @@ class PipelineRun:
 
     # --- the plan -------------------------------------------------------------------------------------------------
 
-    def _pin_plan(self, compiler: Compiler) -> None:
+    def _pin_plan(self, compiler: Compiler, starter: Starter) -> None:
         """Takes the checkpoint's number of shuffle partitions, and refuses what cannot go on."""
         before = read_plan(self._checkpoint)
         mistakes = []
@@ -223,8 +225,20 @@ class PipelineRun:
             new.queries[sink.name] = now
         if mistakes:
             raise InvalidPipeline(str(self._file), mistakes)
+        if before is not None:
+            self._drop_unfinished_batches(before, new, starter)
         write_plan(self._checkpoint, new)
         self._plan = new
+
+    def _drop_unfinished_batches(self, before: Plan, now: Plan, starter: Starter) -> None:
+        """Where the file has changed how large a batch may be, one that never ended need not stay as it was."""
+        for sink in self._pipeline.sinks:
+            known = before.queries.get(sink.name)
+            if known is None or known.limits() == now.queries[sink.name].limits():
+                continue
+            batch_id = drop_unfinished_batch(self._checkpoint / sink.name, partial(starter.is_committed, sink))
+            if batch_id is not None:
+                self._display.tell(f"sink '{sink.name}': batch {batch_id}, which was not finished, is planned anew")
 
     # --- watching -------------------------------------------------------------------------------------------------
 

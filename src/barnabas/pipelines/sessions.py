@@ -10,11 +10,13 @@
 
 What the file says under `spark` comes over these. Ctrl-C, or SIGTERM to the whole process group, must reach the driver
 alone: the JVM runs in a session of its own, and ends by itself when the driver's end of its pipe closes. What the JVM
-and Spark's workers say goes to a file, where one is given. The JVM starts faster where `class_data` has an archive.
+and Spark's workers say goes to a file, where one is given, which is kept short (`rotate_log`). The JVM starts faster
+where `class_data` has an archive.
 """
 
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,6 +47,7 @@ DEFAULTS: Final = {
     "spark.sql.streaming.numRecentProgressUpdates": "50",
 }
 _END_SECONDS: Final = 5.0
+_LOG_BYTES_MAX: Final = 32 << 20
 _DEFAULT_MASTER: Final = "local[*]"
 _CHATTY_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j")
 """They log every error with its trace, or as JSON, before it is raised; the raised one is told as a line."""
@@ -98,6 +101,17 @@ def stop_session(spark: SparkSession) -> None:
             raise
 
 
+def rotate_log(log_file: Path) -> None:
+    """Moves what a long log says to `NAME.1`. Its writers append, and go on at the beginning of the emptied file."""
+    try:
+        if log_file.stat().st_size < _LOG_BYTES_MAX:
+            return
+        shutil.copyfile(log_file, log_file.with_name(f"{log_file.name}.1"))
+        os.truncate(log_file, 0)
+    except OSError as error:
+        logging.getLogger(__name__).warning("%s stays long: %s", log_file, error)
+
+
 def _start_context(name: str, master: str, settings: Mapping[str, str], log_file: Path | None) -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -111,6 +125,8 @@ def _start_context(name: str, master: str, settings: Mapping[str, str], log_file
             gateway = launch_gateway(conf=conf, popen_kwargs=options)  # type: ignore[no-untyped-call]
         else:
             log_file.parent.mkdir(parents=True, exist_ok=True)
+            if log_file.exists():
+                rotate_log(log_file)
             with open(log_file, "ab") as log:
                 options |= {"stdout": log, "stderr": subprocess.STDOUT}
                 gateway = launch_gateway(conf=conf, popen_kwargs=options)  # type: ignore[no-untyped-call]

@@ -19,10 +19,10 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from barnabas.pipelines.compile import Compiled
 from barnabas.pipelines.console_task import SHOWN_DDL, ConsoleTask
-from barnabas.pipelines.delta import delta_writer
+from barnabas.pipelines.delta import delta_batch, delta_writer
 from barnabas.pipelines.file_tasks import RESULT_DDL, ParquetTask
 from barnabas.pipelines.files import ParquetDirectory, WrittenFile
-from barnabas.pipelines.iceberg import iceberg_writer
+from barnabas.pipelines.iceberg import iceberg_batch, iceberg_writer
 from barnabas.pipelines.lakehouse import COMPACT_EVERY, query_id_of
 from barnabas.pipelines.spec import Pipeline, Sink
 from barnabas.pipelines.streams import kafka_options
@@ -55,6 +55,23 @@ class Starter:
             writer = writer.trigger(processingTime=f"{sink.trigger_ms} milliseconds")
         return writer.start()
 
+    def is_committed(self, sink: Sink, query_id: str, batch_id: int) -> bool:
+        """Whether the sink has a batch for good. One that may repeat records has none."""
+        match sink.kind:
+            case "parquet":
+                table = self._table(sink)
+                table.recover()
+                return table.is_committed(query_id, batch_id)
+            case "delta":
+                return delta_batch(sink, self.directory, query_id) >= batch_id
+            case "iceberg":
+                return iceberg_batch(sink, query_id) >= batch_id
+            case _:
+                return False
+
+    def _table(self, sink: Sink) -> ParquetDirectory:
+        return self._tables.setdefault(sink.name, ParquetDirectory(self.directory / sink.target))
+
     def _writer(self, sink: Sink, rows: DataFrame) -> DataStreamWriter:
         match sink.kind:
             case "topic":
@@ -72,7 +89,7 @@ class Starter:
                 return rows.writeStream.foreachBatch(iceberg_writer(sink))
 
     def _parquet(self, sink: Sink) -> Callable[[DataFrame, int], None]:
-        table = self._tables.setdefault(sink.name, ParquetDirectory(self.directory / sink.target))
+        table = self._table(sink)
         table.recover()
 
         def write(rows: DataFrame, batch_id: int) -> None:

@@ -1,0 +1,3 @@
+"""A module of a step that cannot be imported."""
+
+any = 1 // 0

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
@@ -29,3 +30,15 @@ class Totals(StatefulProcessor):
 
     def close(self) -> None:
         """Nothing to end."""
+
+
+def few_rows(lines: DataFrame) -> DataFrame:
+    """Fails in a task that gets more than ten rows."""
+
+    def few(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if len(batch) > 10:
+                raise ValueError("more than 10 rows")
+            yield batch
+
+    return lines.mapInArrow(few, lines.schema)

@@ -79,11 +79,12 @@ class WatchedSink:
         return found
 
     def _offsets_of(self, batch: int) -> dict[TopicPartition, int]:
-        """What Spark's log of a batch says of its one stream: the third line."""
+        """What Spark's log of a batch says of its one stream: the third line, `NAME:{…}`."""
         text = (self.checkpoint / self.name / "offsets" / str(batch)).read_text(encoding="utf-8")
+        offsets = text.splitlines()[2]
         return {
             TopicPartition(topic, int(index)): offset
-            for topic, ends in json.loads(text.splitlines()[2]).items()
+            for topic, ends in json.loads(offsets[offsets.index("{") :]).items()
             for index, offset in ends.items()
         }
 

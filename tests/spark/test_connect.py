@@ -1,4 +1,4 @@
-"""`format("barnabas")` where a program is not the driver: Spark Connect, and Spark Declarative Pipelines on top of it."""
+"""`format("barnabas")` where a program is not the driver: Spark Connect, and Declarative Pipelines on top of it."""
 
 import os
 import subprocess

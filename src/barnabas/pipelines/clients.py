@@ -51,7 +51,10 @@ async def _refused(producer: Producer, topic: str, records: Sequence[OutgoingRec
             refused.append(record)
         else:
             deliveries.append((record, delivery))
-    await producer.flush()
+    try:
+        await producer.flush()
+    except KafkaError as error:
+        _raise_unless_too_large(error)  # the first failure; each delivery has its own
     for record, delivery in deliveries:
         try:
             await delivery

@@ -22,8 +22,8 @@ from barnabas.storage.log import Log
 from barnabas.storage.overlay import OverlayFileSystem
 from barnabas.storage.recovery import RecoveryReport, open_log
 from barnabas.storage.reindexing import Reindexing
-from barnabas.storage.segment import FoundTimestamp
 from barnabas.storage.settings import LogConfig
+from barnabas.storage.timestamp_lookup import FoundTimestamp
 from tests.support.log_model import data_batch
 
 DIRECTORY = "data/orders-0"

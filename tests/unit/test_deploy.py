@@ -24,7 +24,19 @@ RULES: list[dict[str, Any]] = [rule for group in ALERTS["groups"] for rule in gr
 OF_TARGETS = {"instance", "job"}
 """Labels that Prometheus adds."""
 FUNCTIONS = {
-    *("sum", "max", "count", "rate", "increase", "deriv", "changes", "histogram_quantile", "clamp_min", "vector"),
+    *(
+        "sum",
+        "max",
+        "count",
+        "rate",
+        "increase",
+        "predict_linear",
+        "deriv",
+        "changes",
+        "histogram_quantile",
+        "clamp_min",
+        "vector",
+    ),
 }
 KNOWN_VALUES = {
     "api": {api.name for api in APIS.values()},

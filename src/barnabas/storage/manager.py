@@ -486,7 +486,7 @@ class LogManager:
 
     def _sample(self, directory: LogDirectory) -> Work:
         def finish(free_bytes: int) -> None:
-            directory.space.sampled(free_bytes, self._clock.now_ms())
+            directory.space.sampled(free_bytes, self._clock.steady_ms())
 
         def failed(error: DiskFailed) -> None:
             directory.space.sample_failed()

@@ -57,7 +57,7 @@ class DirectorySpace:
             self._warning = RepeatedWarning(logger, clock.monotonic, _REPEAT_SECONDS)
             self._lowest_bytes = None
         self.refusal = refusal
-        self._refused_ms = clock.now_ms()
+        self._refused_ms = clock.steady_ms()
         if log is not None:
             self._refused_log = log, log.end_offset
         self._warning.warn("%s is full, what needs space there is refused until there is some: %s", self._path, refusal)

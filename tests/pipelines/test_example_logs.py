@@ -112,7 +112,7 @@ def headers_of(record: Any) -> dict[str, str]:
 
 def reason_for(value: bytes | None) -> str:
     if value is None:
-        return "the value is null"
+        return "a tombstone"  # which is no bad record
     if text_of(value) is None:
         return "the value is not UTF-8 text"
     if value.startswith(b"2024-13-45"):
@@ -171,7 +171,7 @@ def test_same_seed_gives_the_same_lines_with_every_kind_of_trouble() -> None:
         f" count(*) FILTER (behind > INTERVAL 5 minute) FROM (SELECT {behind} AS behind FROM parsed)"
     )
     assert in_order > out_of_order > LINES // 20 > late > 0
-    assert {reason_for(record.value) for record in records} >= {"the value is null", "the value is not UTF-8 text"}
+    assert {reason_for(record.value) for record in records} >= {"a tombstone", "the value is not UTF-8 text"}
 
 
 def line(at: datetime) -> Record:
@@ -184,7 +184,7 @@ def _check_dead_letters(broker: Broker, lines: Lines) -> None:
     bad = [
         (record.key, record.value, reason_for(record.value), record.partition, record.offset)
         for record in broker.records(TOPIC)
-        if record.value not in good
+        if record.value is not None and record.value not in good
     ]
     found = []
     for letter in broker.records("logs-dead"):
@@ -194,4 +194,4 @@ def _check_dead_letters(broker: Broker, lines: Lines) -> None:
         found.append((letter.key, letter.value, headers["reason"], *place))
     assert sorted(found, key=lambda one: one[3:]) == sorted(bad, key=lambda one: one[3:])
     assert len(found) > 20
-    assert len({reason for _, _, reason, *_ in found}) == 4
+    assert len({reason for _, _, reason, *_ in found}) == 3

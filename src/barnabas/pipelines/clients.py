@@ -31,10 +31,12 @@ def send_records(bootstrap: str, topic: str, records: Sequence[OutgoingRecord], 
     client = worker_client(bootstrap)
 
     async def send() -> None:
-        waiting = list(records)
         async with Producer(client.cluster, ProducerOptions()) as producer:
-            while waiting:
-                waiting = [_shorter(record, shorten) for record in await _refused(producer, topic, waiting)]
+            # A batch is refused as a whole, with records that are small enough: these are sent one by one.
+            for refused in await _refused(producer, topic, records):
+                record = refused
+                while await _refused(producer, topic, [record]):
+                    record = _shorter(record, shorten)
 
     client.wait_for(send())
 

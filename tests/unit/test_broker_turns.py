@@ -3,6 +3,8 @@
 import asyncio
 from functools import partial
 
+import pytest
+
 from barnabas.broker.turns import Turns
 
 
@@ -57,6 +59,22 @@ def test_turns_that_are_over_leave_no_task_behind() -> None:
         served: list[str] = []
         turns.call(lambda: served.append("again"))
         assert served == ["again"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("turns_between", range(6))
+def test_storm_that_comes_just_when_the_last_one_ends_is_served(turns_between: int) -> None:
+    async def scenario() -> None:
+        turns = Turns(asyncio.get_running_loop(), _fail, together_max=2)
+        served: list[int] = []
+        turns.call(lambda: None)
+        for _ in range(turns_between):
+            await asyncio.sleep(0)
+        for number in range(10):
+            turns.call(partial(served.append, number))
+        await _some_turns()
+        assert served == list(range(10))
 
     asyncio.run(scenario())
 

@@ -37,13 +37,16 @@ class Turns:
     def call(self, work: Callable[[], None]) -> None:
         """Does this at once while there is little to do, or else when its turn comes."""
         if self._task is None:
-            self._task = self._loop.create_task(self._run())
-            self._task.add_done_callback(self._ended)
+            self._start()
         if self._done < self._together_max and not self._waiting:
             self._done += 1
             work()
         else:
             self._waiting.append(work)
+
+    def _start(self) -> None:
+        self._task = self._loop.create_task(self._run())
+        self._task.add_done_callback(self._ended)
 
     async def _run(self) -> None:
         """Begins in the next turn of the loop, and looks into the queue once in each."""
@@ -59,3 +62,5 @@ class Turns:
         self._task = None
         if not task.cancelled() and (bug := task.exception()) is not None:
             self._on_bug(bug)
+        if self._waiting and not task.cancelled():  # it came after the task's last look
+            self._start()

@@ -72,9 +72,10 @@ class Terminal:
         return self._process.wait(_PATIENCE_SECONDS)
 
     def _read(self, until: float) -> bool:
-        readable, _, _ = select.select([self._master], [], [], max(0.0, until - time.monotonic()))
+        poll = select.poll()  # select() takes no descriptor from 1024 on
+        poll.register(self._master, select.POLLIN)
         try:
-            data = os.read(self._master, 1 << 16) if readable else b""
+            data = os.read(self._master, 1 << 16) if poll.poll(max(0.0, until - time.monotonic()) * 1000) else b""
         except OSError:  # nobody has the other end open any more
             data = b""
         self.seen += _STYLE.sub("", data.decode()).replace("\r\n", "\n")

@@ -42,7 +42,7 @@ PYTHON
 for seed in "$@"; do
     echo "fuzzing with seed $seed"
     "$python" -m pytest -q -p no:cacheprovider --capture=sys --hypothesis-seed="$seed" \
-        tests/unit/test_kernel_*.py tests/unit/test_wire_sole_*.py \
+        tests/unit/test_kernel_*.py tests/unit/test_codecs_*.py \
         tests/unit/test_net_framed_range.py tests/property/test_kernel.py
 done
 echo "the sanitizers found nothing"

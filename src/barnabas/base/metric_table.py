@@ -59,6 +59,14 @@ REQUEST_BUGS: Final = Description(
     COUNTER, "barnabas_request_bugs_total",
     "Requests that failed by a mistake of the broker's own; each closed its connection. More than none should be "
     "reported, with the log.", ("api",))
+REQUESTS_DECODED: Final = Description(
+    COUNTER, "barnabas_requests_decoded_total",
+    "Requests by the codec that read them, of the APIs that have a compiled one beside the reference.",
+    ("api", "codec"))
+REQUESTS_DECLINED: Final = Description(
+    COUNTER, "barnabas_requests_declined_total",
+    "Requests that the compiled codec left to the reference: for an old version, a field that it does not read, their "
+    "length, or because they cannot be read at all.", ("api", "reason"))
 FETCH_COLD_READS: Final = Description(
     COUNTER, "barnabas_fetch_cold_reads_total",
     "Ranges of log files that were not in the page cache and were read from the disk before they were sent.")
@@ -158,7 +166,19 @@ SECTIONS: Final = (
             CONNECTIONS_CLOSED_IDLE,
         ),
     ),
-    Section("Requests", "", (REQUESTS_RECEIVED, REQUEST_SECONDS, REQUEST_ERRORS, REQUEST_BUGS, FETCH_COLD_READS)),
+    Section(
+        "Requests",
+        "",
+        (
+            REQUESTS_RECEIVED,
+            REQUEST_SECONDS,
+            REQUEST_ERRORS,
+            REQUEST_BUGS,
+            REQUESTS_DECODED,
+            REQUESTS_DECLINED,
+            FETCH_COLD_READS,
+        ),
+    ),
     Section(
         "Topics",
         "The lines of a deleted topic go with it. A broker sends ranges of files and never looks at the records in "

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Final, Self
@@ -27,17 +27,13 @@ from barnabas.base.filesystem import FileSystem, LocalFileSystem
 from barnabas.base.metric_table import FLUSH_SECONDS
 from barnabas.base.metrics import Metrics
 from barnabas.broker.adoption import adopt_directories, choose_node_id
-from barnabas.broker.authorizer import AllowAll
+from barnabas.broker.authorizer import AllowAll, Authorizer
 from barnabas.broker.auto_creation import AutoCreation
-from barnabas.broker.dispatch import ClientConnection, Dispatcher, Shortcut
+from barnabas.broker.dispatch import ClientConnection, Dispatcher
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.group_lag import GroupLags
 from barnabas.broker.groups import Groups
-from barnabas.broker.handlers import make_direct_handlers, make_handlers
-from barnabas.broker.handlers.fetch import FetchHandler
-from barnabas.broker.handlers.offset_commit import OffsetCommitHandler
-from barnabas.broker.handlers.produce import ProduceHandler
-from barnabas.broker.handlers.sole_fetch import SoleFetchHandler
+from barnabas.broker.handlers import make_rows
 from barnabas.broker.health import BrokerState, Health, health_of
 from barnabas.broker.internal_topics import InternalTopics
 from barnabas.broker.measures import measure_broker, measure_lags
@@ -74,7 +70,7 @@ from barnabas.storage.manager import LogManager
 from barnabas.storage.opening import OpeningProgress, OpeningReport
 from barnabas.storage.strays import KnownPartitions
 from barnabas.storage.work import Workers
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.codecs import Codecs, default_codecs
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +93,8 @@ class BrokerParts:
     """None: a file in the first log directory."""
     log_workers: Workers | None = None
     """What opens and closes the logs; None: threads."""
+    codecs: Codecs = field(default_factory=default_codecs)
+    authorizer: Authorizer = field(default_factory=AllowAll)
 
 
 def system_parts() -> BrokerParts:
@@ -251,10 +249,16 @@ class Broker:
             log_starts=log_starts,
             auto_creation=auto_creation,
             groups=self.groups,
-            authorizer=AllowAll(),
+            admission=self.admission,
+            fetch_sessions=FetchSessions(
+                settings.config.max_incremental_fetch_session_cache_slots, SESSION_EVICTION_MS, parts.random
+            ),
+            codecs=parts.codecs,
+            authorizer=parts.authorizer,
             slices=Slices(loop, parts.clock),
             clock=parts.clock,
             random=parts.random,
+            loop=loop,
             workers=executor,
         )
         self.dispatcher = self._make_dispatcher(loop)
@@ -320,36 +324,9 @@ class Broker:
         return groups
 
     def _make_dispatcher(self, loop: asyncio.AbstractEventLoop) -> Dispatcher:
-        config = self.settings.config
-        sessions = FetchSessions(
-            config.max_incremental_fetch_session_cache_slots, SESSION_EVICTION_MS, self._parts.random
-        )
-        clock = self._parts.clock
-        measures = RequestMeasures(self.metrics, clock.monotonic)
-        produce = ProduceHandler(self.replicas, self.tick, self.admission, measures)
-        fetch = FetchHandler(loop, clock, self.replicas, sessions, self.services.slices, config.fetch_max_bytes)
-        sole_fetch = SoleFetchHandler(fetch, loop, clock, self.replicas, sessions, measures)
-        commit = OffsetCommitHandler(self.services, measures)
-        # A shortcut knows the frame alone, and an authorizer wants to know who sent it.
-        shortcuts: dict[int, Shortcut] = {
-            ApiKey.PRODUCE: produce.take_sole,
-            ApiKey.FETCH: sole_fetch.take,
-            ApiKey.OFFSET_COMMIT: commit.take_sole,
-        }
-        return Dispatcher(
-            loop,
-            shortcuts=shortcuts if self.services.authorizer.allows_all else {},
-            direct={
-                ApiKey.PRODUCE: produce,
-                ApiKey.OFFSET_COMMIT: commit,
-                ApiKey.FETCH: fetch,
-                **make_direct_handlers(self.services),
-            },
-            handlers=make_handlers(self.services),
-            slices=self.services.slices,
-            measures=measures,
-            on_bug=self._on_bug,
-        )
+        services = self.services
+        measures = RequestMeasures(self.metrics, services.clock.monotonic)
+        return Dispatcher(loop, make_rows(services), services.codecs, services.slices, measures, on_bug=self._on_bug)
 
     def _measure(self, executor: ThreadPoolExecutor) -> None:
         metrics, coordinator = self.metrics, self.groups.coordinator
@@ -387,7 +364,7 @@ class Broker:
         )
 
     def _connect(self, connection: Connection) -> ClientConnection:
-        return self.dispatcher.connect(connection)
+        return self.dispatcher.connect(connection.listener_name, connection.peer_host)
 
     # -- running -------------------------------------------------------------------------------------------------
 

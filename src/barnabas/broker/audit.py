@@ -21,11 +21,11 @@ TEXT_LENGTH_MAX: Final = 200
 
 def who(request: Request) -> dict[str, object]:
     """The fields that say who sent a request."""
-    client_id = request.client_id
+    caller = request.caller
     return {
-        "principal": request.principal,
-        "client_id": None if client_id is None else client_id[:TEXT_LENGTH_MAX],
-        "host": request.peer_host,
+        "principal": caller.principal,
+        "client_id": caller.client_id[:TEXT_LENGTH_MAX],
+        "host": caller.host,
     }
 
 

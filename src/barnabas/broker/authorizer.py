@@ -1,9 +1,12 @@
-"""Who may do what: the one place that decides. Everybody may do everything until access control lists exist."""
+"""Who may do what: the one place that decides. Everybody may do everything until access control lists exist.
+
+Handlers ask before they do or tell anything, by caller, operation and resource; both codecs lead to the same handler.
+"""
 
 from enum import Enum
 from typing import Protocol
 
-from barnabas.broker.request import Request
+from barnabas.broker.caller import Caller
 
 
 class Operation(Enum):
@@ -32,7 +35,7 @@ class Authorizer(Protocol):
     allows_all: bool
     """It need not be asked: everybody may do everything."""
 
-    def allows(self, request: Request, operation: Operation, resource: Resource, name: str) -> bool: ...
+    def allows(self, caller: Caller, operation: Operation, resource: Resource, name: str) -> bool: ...
 
 
 class AllowAll:
@@ -40,5 +43,5 @@ class AllowAll:
 
     allows_all = True
 
-    def allows(self, request: Request, operation: Operation, resource: Resource, name: str) -> bool:
+    def allows(self, caller: Caller, operation: Operation, resource: Resource, name: str) -> bool:
         return True

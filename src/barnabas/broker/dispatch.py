@@ -1,11 +1,19 @@
-"""From a frame to its handler, and from the handler's answer back to the connection.
+"""The road of a request: from its frame to its handler, and from the handler's answer back to the connection.
 
-ApiVersions, Produce, Fetch and the calls of groups are called directly: they answer in the same tick, or keep the
-request and answer later. The shapes that clients send most of all do not even become a `Request`: their handler takes
-the frame by a shortcut (`barnabas.wire.sole_produce`, `sole_fetch`, `sole_commit`). Everything else is decoded here and
-given to a coroutine that returns the answer's values, by kio's field names, which are encoded here; it runs in a task
-of its own, in slices where it takes long, and requests that are answered meanwhile wait in their connection for their
-turn.
+```
+frame ── decode (compiled or reference) ──> request object ── gate ──> handler ──> result ── encode ──> frame
+```
+
+Every API has one `Route`: how its requests are read, and the one handler that serves them. Where a compiled codec knows
+the frame (`barnabas.wire.codecs`) it makes the same request object as the reference; what is done with it does not
+depend on who read it. The gate is the one place where a request may be stopped or slowed before anything is done for
+it: by a fault that a test wants, or by a throttle. Rights are asked for by the handlers, which alone know the resources
+(`authorizer`), from the caller that the request carries.
+
+Produce, Fetch and the calls of groups answer in the same tick, or keep the request and answer later. Everything else is
+decoded by kio's schemas and given to a coroutine that returns the answer's values, by kio's field names; it runs in a
+task of its own, in slices where it takes long, and requests that are answered meanwhile wait in their connection for
+their turn.
 
 Kafka's answer to what it does not serve is a closed connection; so is ours to a request that cannot be decoded. A
 request that changes nothing and whose client has gone is dropped; one that changes something is carried out, such as
@@ -19,17 +27,19 @@ assertion is another matter: our own state may be wrong, and the broker stops.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from barnabas.base.errors import BarnabasError
+from barnabas.broker.caller import Caller
 from barnabas.broker.request import Request
 from barnabas.broker.request_measures import RequestMeasures
 from barnabas.broker.slices import Slices
-from barnabas.net.connection import Connection
 from barnabas.net.replies import ReplySlot
 from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.framing import RequestHeader, parse_request_header
+from barnabas.wire.codecs import Codecs
+from barnabas.wire.framing import parse_request_header
 from barnabas.wire.messages import decode_request_in_steps, write_response_in_steps
 
 logger = logging.getLogger(__name__)
@@ -37,14 +47,17 @@ logger = logging.getLogger(__name__)
 Values: TypeAlias = Mapping[str, object]
 Work: TypeAlias = Callable[[], Awaitable[None]]
 """What is left to do for a request, and answers it."""
-DirectHandler: TypeAlias = Callable[[Request], Work | None]
-"""Answers by itself, or returns work that takes longer than this turn of the event loop."""
+DirectHandler: TypeAlias = Callable[[Request, Any], Work | None]
+"""Gets the request and its request object, and answers by itself, or returns work that takes longer than this turn of
+the event loop."""
 Handler: TypeAlias = Callable[[Request, Any], Awaitable[Values]]
 """Gets the request and what it asks for, decoded by kio's class for its version."""
-Shortcut: TypeAlias = Callable[[memoryview, ReplySlot, "ClientConnection"], bool]
-"""Says whether it took the frame, which may be anything that begins with the second byte of the API's key."""
-Fault: TypeAlias = Callable[[Request], bool]
-"""What a test wants done to a request instead of handling it; says whether it took the request."""
+Decoder: TypeAlias = Callable[[int, memoryview], Any]
+"""Makes the request object of a version's body."""
+Fault: TypeAlias = Callable[[Request, Any], bool]
+"""What a test wants done to a request instead of serving it; says whether it took the request."""
+Throttle: TypeAlias = Callable[[Caller, ApiKey], int]
+"""For how many milliseconds a caller should hold back, which its answer tells it."""
 
 READING: Final = frozenset(
     {
@@ -63,41 +76,72 @@ class RequestFailed(BarnabasError):  # noqa: N818 - a fact about a request, name
     """A mistake of the broker's own, which the log tells more of. The request's connection is closed."""
 
 
+def decode_nothing(version: int, body: memoryview) -> memoryview:
+    """For handlers that read the body themselves, when its turn comes."""
+    return body
+
+
+class Direct:
+    """A row for an API whose handler answers by itself."""
+
+    def __init__(self, handler: DirectHandler, decode: Decoder = decode_nothing) -> None:
+        self.handler = handler
+        self.decode = decode
+
+
+class Route:
+    """One API on the road."""
+
+    __slots__ = ("api_key", "compiled", "declined", "decode", "decode_frame", "handler", "now", "reference", "seconds")
+
+    def __init__(
+        self, api_key: ApiKey, decode: Decoder, handler: DirectHandler, codecs: Codecs, measures: RequestMeasures
+    ) -> None:
+        self.api_key = api_key
+        self.decode = decode
+        self.decode_frame = codecs.frame_decoders.get(api_key)
+        """The compiled reader of whole frames, where there is one."""
+        self.handler = handler
+        self.now = measures.now
+        self.seconds = measures.seconds[api_key]
+        self.compiled, self.reference = measures.codecs_of(api_key)
+        self.declined = measures.declined_of(api_key)
+
+
 class Dispatcher:
     """One for each broker; `connect` makes what stands above a connection."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        shortcuts: Mapping[int, Shortcut],
-        direct: Mapping[int, DirectHandler],
-        handlers: Mapping[int, Handler],
+        rows: Mapping[int, Direct | Handler],
+        codecs: Codecs,
         slices: Slices,
         measures: RequestMeasures,
         on_bug: Callable[[BaseException], None],
     ) -> None:
-        """`on_bug` is called with a failed assertion, which stops the broker."""
-        assert set(direct) | set(handlers) == set(APIS), "every API that is advertised has a handler"
+        """`rows` has one for every API. `on_bug` is called with a failed assertion, which stops the broker."""
+        assert set(rows) == set(APIS), "every API that is advertised has a handler"
         self.loop = loop
-        self.shortcuts = shortcuts
-        self.direct = direct
-        self.handlers = handlers
+        self.codecs = codecs
         self.measures = measures
         self._slices = slices
         self._quiet_until: dict[int, float] = {}
         self._on_bug = on_bug
         self._tasks: set[asyncio.Task[None]] = set()
+        self.routes: Mapping[int, Route] = {key: self._route(ApiKey(key), row) for key, row in rows.items()}
         self.fault: Fault | None = None
+        """Set while a test has one pending."""
+        self.throttle: Throttle | None = None
+        """None while nobody has a quota."""
 
-    def connect(self, connection: Connection) -> "ClientConnection":
-        return ClientConnection(self, connection)
+    def _route(self, api_key: ApiKey, row: Direct | Handler) -> Route:
+        if isinstance(row, Direct):
+            return Route(api_key, row.decode, row.handler, self.codecs, self.measures)
+        return Route(api_key, decode_nothing, partial(self._later, row), self.codecs, self.measures)
 
-    def observe(self, request: Request) -> None:
-        measures, api_key = self.measures, request.api_key
-        measures.seconds[api_key].observe(measures.now() - request.began)
-        if request.errors is not None:
-            for code, times in request.errors.items():
-                measures.add_error(api_key, code, times)
+    def connect(self, listener: str, host: str) -> "ClientConnection":
+        return ClientConnection(self, Caller(listener, host))
 
     def mistake(self, api_key: int, bug: BaseException) -> RequestFailed:
         """What to close a request's connection with after an exception that it should not have raised."""
@@ -111,14 +155,14 @@ class Dispatcher:
             self._on_bug(bug)
         return RequestFailed(f"{api}: a mistake of the broker's own")
 
-    def handle(self, request: Request) -> None:
-        direct = self.direct.get(request.api_key)
-        if direct is None:
-            self._start(request, partial(self._answer, request))
-        elif (work := direct(request)) is not None:
-            self._start(request, work)
+    def serve(self, request: Request, asked: Any) -> None:
+        """Gives a request that has passed the gate to its handler."""
+        work = self.routes[request.api_key].handler(request, asked)
+        if work is not None:
+            self.start(request, work)
 
-    def _start(self, request: Request, work: Work) -> None:
+    def start(self, request: Request, work: Work) -> None:
+        """Does what is left of a request in a task of its own."""
         task = self.loop.create_task(self._run(request, work))
         self._tasks.add(task)
         task.add_done_callback(partial(self._end, request))
@@ -134,22 +178,31 @@ class Dispatcher:
         except BarnabasError as error:
             request.refuse(error)
 
-    async def _answer(self, request: Request) -> None:
+    # -- what kio decodes ----------------------------------------------------------------------------------------
+
+    def _later(self, handler: Handler, request: Request, body: memoryview) -> Work:
+        return partial(self._answer, handler, request, body)
+
+    async def _answer(self, handler: Handler, request: Request, body: memoryview) -> None:
         await self._slices.begin()
         if request.api_key in READING:
             request.check_wanted()
-        values = await self.values_for(request)
+        values = await self._values_of(handler, request, body)
         steps = write_response_in_steps(request.api_key, request.version, values)
-        body = await self._slices.finish(steps, request.check_wanted)
-        request.errors = body.errors or None
-        request.respond(body)
+        encoded = await self._slices.finish(steps, request.check_wanted)
+        request.errors = encoded.errors or None
+        request.respond(encoded)
 
-    async def values_for(self, request: Request) -> Values:
-        """What the handler of a request answers."""
-        api_key = request.api_key
-        steps = decode_request_in_steps(api_key, request.version, request.body)
-        asked = await self._slices.finish(steps, request.check_wanted if api_key in READING else _go_on)
-        return await self.handlers[api_key](request, asked)
+    async def values_for(self, request: Request, body: memoryview) -> Values:
+        """What the coroutine that serves a request returns: for tests that change it before it is told."""
+        handler = self.routes[request.api_key].handler
+        assert isinstance(handler, partial)
+        return await self._values_of(handler.args[0], request, body)
+
+    async def _values_of(self, handler: Handler, request: Request, body: memoryview) -> Values:
+        steps = decode_request_in_steps(request.api_key, request.version, body)
+        check = request.check_wanted if request.api_key in READING else _go_on
+        return await handler(request, await self._slices.finish(steps, check))
 
     async def stop(self) -> None:
         """Ends what is still being worked on."""
@@ -164,39 +217,60 @@ def _go_on() -> None:
 
 
 class ClientConnection:
-    """What a connection hands its requests to."""
+    """What a connection hands its requests to. It knows who is at the other end."""
 
-    __slots__ = ("_connection", "_dispatcher")
+    __slots__ = ("_default_route", "_dispatcher", "_routes", "caller")
 
-    def __init__(self, dispatcher: Dispatcher, connection: Connection) -> None:
+    def __init__(self, dispatcher: Dispatcher, caller: Caller) -> None:
         self._dispatcher = dispatcher
-        self._connection = connection
+        self._routes = dispatcher.routes
+        self._default_route = self._routes[ApiKey.API_VERSIONS]
+        """Of a frame that does not begin as any request does; its header tells what is wrong with it."""
+        self.caller = caller
 
     def on_request(self, slot: ReplySlot, frame: memoryview) -> None:
         dispatcher = self._dispatcher
-        fault = dispatcher.fault
+        began = dispatcher.measures.now()
         try:
-            if fault is None and len(frame) > 1:
-                shortcut = dispatcher.shortcuts.get(frame[1])
-                if shortcut is not None and shortcut(frame, slot, self):
-                    return
-            request = self.request_in(frame, slot)
-            if fault is None or not fault(request):
-                dispatcher.handle(request)
+            route = self._routes.get(frame[1], self._default_route) if len(frame) > 1 else self._default_route
+            decode_frame = route.decode_frame
+            decoded = 0 if decode_frame is None else decode_frame(frame)
+            if isinstance(decoded, tuple):
+                version, correlation_id, client_id, asked = decoded
+                route.compiled.value += 1
+            else:
+                api_key, version, correlation_id, client_id, body_position = parse_request_header(frame)
+                route = self._routes[api_key]
+                asked = route.decode(version, frame[body_position:])
+                route.reference.value += 1
+                if decoded:
+                    route.declined[decoded].value += 1
+            caller = self.caller
+            if client_id != caller.client_id:
+                self.caller = caller = replace(caller, client_id=client_id)
+            request = Request(route, self, slot, caller, version, correlation_id, began)
+            if dispatcher.throttle is not None:
+                request.throttle_ms = dispatcher.throttle(caller, route.api_key)
+            if dispatcher.fault is not None and dispatcher.fault(request, asked):
+                return
+            work = route.handler(request, asked)
+            if work is not None:
+                dispatcher.start(request, work)
         except BarnabasError:
             raise
         except Exception as bug:  # noqa: BLE001 - whatever it is, no request may end the broker: see the module's text
-            raise dispatcher.mistake(frame[1], bug) from None
+            raise dispatcher.mistake(frame[1] if len(frame) > 1 else -1, bug) from None
 
-    def request_in(self, frame: memoryview, slot: ReplySlot) -> Request:
-        """What stands in a frame of this connection's."""
-        header = parse_request_header(frame)
-        return self.request(header, frame[header.body_position :], slot, self._dispatcher.measures.now())
+    # -- what requests ask of it ---------------------------------------------------------------------------------
 
-    def request(self, header: RequestHeader, body: memoryview, slot: ReplySlot, began: float) -> Request:
-        """A request of this connection's that came at this time."""
-        connection = self._connection
-        return Request(header, body, slot, connection.listener_name, connection.peer_host, self._dispatcher, began)
+    def mistake(self, api_key: int, bug: BaseException) -> RequestFailed:
+        return self._dispatcher.mistake(api_key, bug)
+
+    def add_error(self, api_key: int, code: int, times: int) -> None:
+        self._dispatcher.measures.add_error(api_key, code, times)
+
+    def identify(self, software: str) -> None:
+        self.caller = replace(self.caller, software=software)
 
     def on_closed(self) -> None:
         """Requests that are still worked on answer into a closed slot, which drops the answer."""

@@ -19,14 +19,13 @@ of the session, so that a small `max_bytes` starves nobody.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
 from random import Random
 from typing import Final, NamedTuple, TypeAlias
-from uuid import UUID
 
-from barnabas.base.ids import LeaderEpoch, Offset, SteadyMs
+from barnabas.base.ids import Offset, SteadyMs
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.fetch import Fetch, PartitionKey, Wanted
 
 NO_SESSION: Final = 0
 FINAL_EPOCH: Final = -1
@@ -35,24 +34,6 @@ _EPOCH_MAX: Final = 2**31 - 1
 _PARTITIONS_MAX: Final = 500_000
 """In all sessions: each takes some hundred bytes."""
 _NEVER_TOLD: Final = -2
-
-
-class PartitionKey(NamedTuple):
-    """By name in old versions, by id in new ones; the other part is empty."""
-
-    topic: str
-    topic_id: UUID
-    partition: int
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a client asks of one partition."""
-
-    fetch_offset: Offset
-    max_bytes: int
-    leader_epoch: LeaderEpoch
-    last_fetched_epoch: LeaderEpoch
 
 
 class SessionPartition:
@@ -85,16 +66,12 @@ class FetchSession:
         self.created_ms = self.used_ms = now_ms
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPlan:
+class FetchPlan(NamedTuple):
     """Which partitions to read for a request, and how to answer."""
 
     partitions: Partitions
     session_id: int
     is_incremental: bool
-
-    def __iter__(self) -> Iterator[tuple[PartitionKey, SessionPartition]]:
-        return iter(self.partitions.items())
 
     def sent(self, key: PartitionKey) -> None:
         """The partition was answered with data: others come first next time. While a request waited, a later one of
@@ -124,6 +101,16 @@ class FetchSessions:
     def partition_count(self) -> int:
         return sum(len(session.partitions) for session in self._sessions.values())
 
+    def plan_for(self, fetch: Fetch, *, uses_topic_ids: bool, now_ms: SteadyMs) -> FetchPlan:
+        """What to answer to a request for a few partitions; raises `KafkaError` when it does not fit its session."""
+        session_id, epoch, wanted, forgotten = fetch.session_id, fetch.session_epoch, fetch.wanted, fetch.forgotten
+        if len(wanted) == 1 and epoch > INITIAL_EPOCH and not forgotten:
+            plan = self._advance_sole(session_id, epoch, wanted[0], uses_topic_ids, now_ms)
+            if plan is not None:
+                return plan
+        partitions = OrderedDict([(one.key, SessionPartition(one)) for one in wanted])
+        return self.plan(session_id, epoch, partitions, forgotten, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+
     def plan(
         self,
         session_id: int,
@@ -140,7 +127,7 @@ class FetchSessions:
             plan = plan_without_session(wanted)
             if epoch == FINAL_EPOCH or not plan.partitions:
                 return plan
-            return replace(plan, session_id=self._open(plan.partitions, uses_topic_ids, now_ms))
+            return plan._replace(session_id=self._open(plan.partitions, uses_topic_ids, now_ms))
         session = self._find(session_id, epoch, uses_topic_ids)
         before = len(session.partitions)
         _change(session, wanted, forgotten)
@@ -153,19 +140,20 @@ class FetchSessions:
             return FetchPlan(OrderedDict(), NO_SESSION, is_incremental=False)
         return FetchPlan(session.partitions, session_id, is_incremental=True)
 
-    def advance_sole(
-        self, session_id: int, epoch: int, key: PartitionKey, wanted: Wanted, uses_topic_ids: bool, now_ms: SteadyMs
-    ) -> SessionPartition | None:
-        """Of an incremental request that names its session's only partition; None, and no change, if it is not so."""
+    def _advance_sole(
+        self, session_id: int, epoch: int, wanted: Wanted, uses_topic_ids: bool, now_ms: SteadyMs
+    ) -> FetchPlan | None:
+        """The usual request: an incremental one that names its session's only partition. None, and no change, if it is
+        not so."""
         session = self._sessions.get(session_id)
         if session is None or session.epoch != epoch or session.uses_topic_ids != uses_topic_ids:
             return None
-        partition = session.partitions.get(key)
+        partition = session.partitions.get(wanted.key)
         if partition is None or len(session.partitions) > 1:
             return None
         partition.wanted = wanted
         self._advance(session, now_ms)
-        return partition
+        return FetchPlan(session.partitions, session_id, is_incremental=True)
 
     def _advance(self, session: FetchSession, now_ms: SteadyMs) -> None:
         session.epoch = 1 if session.epoch == _EPOCH_MAX else session.epoch + 1

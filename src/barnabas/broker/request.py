@@ -1,17 +1,19 @@
 """One request on its way through the broker: what was asked, by whom, and where the answer goes.
 
-A handler gets nothing else from the network. Who may do what is decided in one place (`authorizer`), from the principal
-here; every answer has room for a throttle time.
+A handler gets this and the request object that was decoded, and nothing else from the network. Who may do what is
+decided in one place (`authorizer`), from the caller here; every answer has room for a throttle time.
 """
 
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping
 from typing import Final, Protocol
 
 from barnabas.base.errors import BarnabasError
-from barnabas.net.replies import Buffer, Piece, Reply, release_ranges
-from barnabas.wire.framing import RequestHeader, response_start
+from barnabas.base.metrics import Histogram
+from barnabas.broker.caller import Caller
+from barnabas.net.replies import Buffer, Reply, release_ranges
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.framing import response_start
 
-ANONYMOUS: Final = "User:ANONYMOUS"
 _JOINED_BYTES_MAX: Final = 64 << 10
 """A larger body is sent after its header, not copied behind it."""
 
@@ -32,58 +34,69 @@ class AnswerSlot(Protocol):
 
 
 class RequestOwner(Protocol):
-    """The dispatcher, as its requests see it."""
-
-    def observe(self, request: "Request") -> None:
-        """The answer is handed over."""
-        ...
+    """The connection that a request came by, as the request sees it."""
 
     def mistake(self, api_key: int, bug: Exception) -> BarnabasError:
         """An exception that no request should raise; returns what its connection is closed with."""
         ...
 
+    def add_error(self, api_key: int, code: int, times: int) -> None:
+        """An answer carries this error code."""
+        ...
+
+    def identify(self, software: str) -> None:
+        """The client has told what it is."""
+        ...
+
+
+class RequestRoute(Protocol):
+    """The row of a request's API, as the request sees it."""
+
+    api_key: ApiKey
+    seconds: Histogram
+    now: Callable[[], float]
+
 
 class Request:
-    """Answered exactly once: by `respond`, `respond_in_pieces`, `respond_nothing` or `refuse`."""
+    """Answered exactly once: by `answer`, `respond`, `respond_nothing` or `refuse`."""
 
     __slots__ = (
         "_owner",
+        "_route",
         "_slot",
-        "api_key",
         "began",
-        "body",
-        "client_id",
+        "caller",
         "correlation_id",
         "errors",
-        "listener",
-        "peer_host",
-        "principal",
         "throttle_ms",
         "version",
     )
 
     def __init__(
         self,
-        header: RequestHeader,
-        body: memoryview,
-        slot: AnswerSlot,
-        listener: str,
-        peer_host: str,
+        route: RequestRoute,
         owner: RequestOwner,
-        began: float = 0.0,
+        slot: AnswerSlot,
+        caller: Caller,
+        version: int,
+        correlation_id: int,
+        began: float,
     ) -> None:
-        """`began` is when it came, as `RequestMeasures.now` tells it."""
-        self.api_key, self.version, self.correlation_id, self.client_id, _ = header
+        """`began` is when it came, as the route's `now` tells it."""
+        self._route = route
+        self._owner = owner
+        self._slot = slot
+        self.caller = caller
+        self.version = version
+        self.correlation_id = correlation_id
         self.began = began
-        self.body = body
-        self.listener = listener
-        self.peer_host = peer_host
-        self.principal = ANONYMOUS
         self.throttle_ms = 0
         self.errors: MutableMapping[int, int] | None = None
         """How often the answer carries which error code; None when it carries none."""
-        self._slot = slot
-        self._owner = owner
+
+    @property
+    def api_key(self) -> ApiKey:
+        return self._route.api_key
 
     def add_error(self, code: int, times: int = 1) -> None:
         """The answer will carry this code, for the whole request or for a part of it: so that errors are counted."""
@@ -96,6 +109,10 @@ class Request:
         if self._slot.is_abandoned:
             raise RequestAbandoned("the client has gone")
 
+    def identify(self, software: str) -> None:
+        """The client has told what it is: its later requests say so."""
+        self._owner.identify(software)
+
     def attempt(self, work: Callable[[], None]) -> None:
         """Does a part of this request's work in a later turn; what goes wrong there ends this request alone."""
         try:
@@ -105,24 +122,20 @@ class Request:
         except Exception as bug:  # noqa: BLE001 - as in `dispatch`, which sorts them
             self.refuse(self._owner.mistake(self.api_key, bug))
 
-    def respond(self, body: Buffer) -> None:
-        """The body must not change afterwards."""
-        start = response_start(self.api_key, self.version, self.correlation_id, len(body))
-        self._slot.complete(start + body if len(body) <= _JOINED_BYTES_MAX else [start, body])
-        self._owner.observe(self)
+    def answer(self, frame: Reply) -> None:
+        """Answers with a whole frame, length prefix and header included. It must not change afterwards."""
+        self._slot.complete(frame)
+        self._observe()
 
-    def respond_in_pieces(self, pieces: Sequence[Piece], body_bytes: int) -> None:
-        """For answers with file ranges between the bytes, `body_bytes` in all; the first piece is bytes."""
-        first, *others = pieces
-        assert isinstance(first, bytes)
-        start = response_start(self.api_key, self.version, self.correlation_id, body_bytes)
-        self._slot.complete([start + first, *others])  # one piece less to send
-        self._owner.observe(self)
+    def respond(self, body: Buffer) -> None:
+        """Answers with a body; the header is put before it."""
+        start = response_start(self.api_key, self.version, self.correlation_id, len(body))
+        self.answer(start + body if len(body) <= _JOINED_BYTES_MAX else [start, body])
 
     def respond_nothing(self) -> None:
         """The protocol has no answer for this request (acks=0)."""
         self._slot.complete(None)
-        self._owner.observe(self)
+        self._observe()
 
     def lose_answer(self, reason: BarnabasError) -> None:
         """Whatever it is answered with, the connection is closed instead: for tests."""
@@ -131,7 +144,17 @@ class Request:
     def refuse(self, error: BarnabasError) -> None:
         """There is no answer but a closed connection."""
         self._slot.fail(error)
-        self._owner.observe(self)
+        self._observe()
+
+    def _observe(self) -> None:
+        route = self._route
+        route.seconds.observe(route.now() - self.began)
+        if self.errors is not None:
+            self._count_errors(self.errors)
+
+    def _count_errors(self, errors: MutableMapping[int, int]) -> None:
+        for code, times in errors.items():
+            self._owner.add_error(self.api_key, code, times)
 
 
 class _LosingSlot:

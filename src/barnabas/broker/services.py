@@ -12,6 +12,7 @@ from barnabas.base.clock import Clock
 from barnabas.base.texts import shortened
 from barnabas.broker.authorizer import Authorizer, Operation, Resource
 from barnabas.broker.auto_creation import AutoCreation
+from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.groups import Groups
 from barnabas.broker.request import Request
 from barnabas.broker.settings import BrokerSettings
@@ -20,9 +21,11 @@ from barnabas.metadata.controllership import Controllership
 from barnabas.metadata.identity import ProducerIds
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.topics import TopicWriter
+from barnabas.replication.admission import Admission
 from barnabas.replication.log_starts import LogStarts
 from barnabas.replication.replicas import Replicas
 from barnabas.storage.manager import LogManager
+from barnabas.wire.codecs import Codecs
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -45,11 +48,16 @@ class Services:
     log_starts: LogStarts
     auto_creation: AutoCreation
     groups: Groups
+    admission: Admission
+    """For batches that take long to check."""
+    fetch_sessions: FetchSessions
+    codecs: Codecs
     authorizer: Authorizer
     slices: Slices
     """For what may take long on the event loop."""
     clock: Clock
     random: Random
+    loop: asyncio.AbstractEventLoop
     workers: Executor
     """For what may block."""
 
@@ -59,13 +67,13 @@ class Services:
         return self.replicas.image
 
     def allows_topic(self, request: Request, operation: Operation, name: str) -> bool:
-        return self.authorizer.allows(request, operation, Resource.TOPIC, name)
+        return self.authorizer.allows(request.caller, operation, Resource.TOPIC, name)
 
     def allows_group(self, request: Request, operation: Operation, group_id: str) -> bool:
-        return self.authorizer.allows(request, operation, Resource.GROUP, group_id)
+        return self.authorizer.allows(request.caller, operation, Resource.GROUP, group_id)
 
     def allows_cluster(self, request: Request, operation: Operation) -> bool:
-        return self.authorizer.allows(request, operation, Resource.CLUSTER, "kafka-cluster")
+        return self.authorizer.allows(request.caller, operation, Resource.CLUSTER, "kafka-cluster")
 
     def check_topic(self, request: Request, operation: Operation, name: str) -> None:
         if not self.allows_topic(request, operation, name):

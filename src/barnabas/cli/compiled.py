@@ -11,9 +11,9 @@ from typing import Final
 MODULES: Final = (
     "barnabas.net._framed_range",
     "barnabas.records._kernel",
-    "barnabas.wire._sole_commit",
-    "barnabas.wire._sole_fetch",
-    "barnabas.wire._sole_produce",
+    "barnabas.wire._commit",
+    "barnabas.wire._fetch",
+    "barnabas.wire._produce",
 )
 
 

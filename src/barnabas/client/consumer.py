@@ -31,7 +31,8 @@ from barnabas.client.offsets import Isolation, list_offsets
 from barnabas.net.errors import NetworkFailed
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError, MalformedMessage
-from barnabas.wire.fetch_request import TOPIC_ID_FROM, FetchPartition, FetchRequest, FetchTopic
+from barnabas.wire.fetch import TOPIC_ID_FROM
+from barnabas.wire.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.fetch_response import FetchPartitionReply, FetchResponse
 
 _LOG = logging.getLogger(__name__)

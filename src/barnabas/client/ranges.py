@@ -19,7 +19,8 @@ from barnabas.client.fetched import FetchedRun, make_run
 from barnabas.client.offsets import Isolation
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.fetch_request import TOPIC_ID_FROM, FetchPartition, FetchRequest, FetchTopic
+from barnabas.wire.fetch import TOPIC_ID_FROM
+from barnabas.wire.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.fetch_response import FetchPartitionReply
 
 _LANE: Final = "ranges"

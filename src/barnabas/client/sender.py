@@ -41,7 +41,8 @@ from barnabas.records.columns import build_batch
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from barnabas.wire.leaders import NodeEndpoint
-from barnabas.wire.produce_request import TOPIC_ID_FROM, ProducePartition, ProduceRequest, ProduceTopic
+from barnabas.wire.produce import TOPIC_ID_FROM
+from barnabas.wire.produce_request import ProducePartition, ProduceRequest, ProduceTopic
 from barnabas.wire.produce_response import ProducePartitionReply
 
 _LOG = logging.getLogger(__name__)

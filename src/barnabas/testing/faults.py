@@ -11,26 +11,25 @@ and clearing, which any thread may do.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from barnabas.base.errors import BarnabasError
 from barnabas.broker.dispatch import Dispatcher, Values
 from barnabas.broker.request import Request
 from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.codecs import REFERENCE
+from barnabas.wire.commit import OffsetCommit
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.fetch_request import decode_fetch_request
-from barnabas.wire.fetch_response import FetchPartitionReply, FetchResponse, FetchTopicReply, encode_fetch_response
+from barnabas.wire.fetch import Fetch, FetchResult, decode_fetch
 from barnabas.wire.messages import decode_request, write_response
-from barnabas.wire.produce_request import decode_produce_request
-from barnabas.wire.produce_response import (
-    ProducePartitionReply,
-    ProduceResponse,
-    ProduceTopicReply,
-    encode_produce_response,
-)
+from barnabas.wire.produce import Produce, ProduceResult
 
 _MESSAGE: Final = "a test asked for this error"
 _NO_ACKS: Final = 0
+
+
+Act: TypeAlias = Callable[[Request, Any], object]
+"""What is done to a request, given its request object, instead of serving it."""
 
 
 class FaultInjected(BarnabasError):  # noqa: N818 - it is what happened
@@ -40,7 +39,7 @@ class FaultInjected(BarnabasError):  # noqa: N818 - it is what happened
 class Fault:
     """One of them, to look at how often it was used. Without a limit (`times` None) it holds until it is cleared."""
 
-    def __init__(self, api: ApiKey | None, times: int | None, act: Callable[[Request], None]) -> None:
+    def __init__(self, api: ApiKey | None, times: int | None, act: Act) -> None:
         self._api = api
         self._times = times
         self._act = act
@@ -50,16 +49,19 @@ class Fault:
     def is_used_up(self) -> bool:
         return self._times is not None and self.used >= self._times
 
-    def takes(self, request: Request) -> bool:
+    def takes(self, request: Request, asked: Any) -> bool:
         if self.is_used_up or self._api not in (None, request.api_key):
             return False
         self.used += 1
-        self._act(request)
+        self._act(request, asked)
         return True
 
 
 class Faults:
-    """All of a broker's. They stay when it is restarted: `attach` tells them of the new dispatcher."""
+    """All of a broker's. They stay when it is restarted: `attach` tells them of the new dispatcher.
+
+    The dispatcher has a fault only while one is pending: a broker without one serves as it does for users.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -68,64 +70,77 @@ class Faults:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def attach(self, dispatcher: Dispatcher) -> None:
-        self._dispatcher = dispatcher
-        dispatcher.fault = self._take
+        with self._lock:
+            self._dispatcher = dispatcher
+            self._keep(self._faults)
 
     def clear(self) -> None:
         with self._lock:
-            self._faults = ()
+            self._keep(())
+
+    def _keep(self, faults: tuple[Fault, ...]) -> None:
+        """With the lock held: those that are pending, of which the dispatcher knows."""
+        self._faults = faults
+        if self._dispatcher is not None:
+            self._dispatcher.fault = self._take if faults else None
 
     def fail(self, api: ApiKey, error: ErrorCode, times: int | None) -> Fault:
-        return self._add(api, times, lambda request: self._refuse(request, error))
+        return self._add(api, times, lambda request, asked: self._refuse(request, asked, error))
 
     def drop(self, api: ApiKey | None, times: int | None) -> Fault:
-        return self._add(api, times, lambda request: request.refuse(FaultInjected("a test dropped the request")))
+        return self._add(api, times, lambda request, _: request.refuse(FaultInjected("a test dropped the request")))
 
     def lose_answers(self, api: ApiKey | None, times: int | None) -> Fault:
-        def lose(request: Request) -> None:
+        def lose(request: Request, asked: Any) -> None:
             request.lose_answer(FaultInjected("a test lost the answer"))
-            self._handle(request)
+            self._serve(request, asked)
 
         return self._add(api, times, lose)
 
     def delay(self, api: ApiKey | None, seconds: float, times: int | None) -> Fault:
-        return self._add(
-            api, times, lambda request: self._require_dispatcher().loop.call_later(seconds, self._handle, request)
-        )
+        def delay(request: Request, asked: Any) -> None:
+            self._require_dispatcher().loop.call_later(seconds, self._serve, request, asked)
 
-    def _add(self, api: ApiKey | None, times: int | None, act: Callable[[Request], Any]) -> Fault:
+        return self._add(api, times, delay)
+
+    def _add(self, api: ApiKey | None, times: int | None, act: Act) -> Fault:
         fault = Fault(api, times, act)
         with self._lock:
-            self._faults = (*self._faults, fault)
+            self._keep((*self._faults, fault))
         return fault
 
-    def _take(self, request: Request) -> bool:
-        return any(fault.takes(request) for fault in self._faults)
+    def _take(self, request: Request, asked: Any) -> bool:
+        is_taken = any(fault.takes(request, asked) for fault in self._faults)
+        if is_taken:
+            with self._lock:
+                self._keep(tuple(fault for fault in self._faults if not fault.is_used_up))
+        return is_taken
 
     def _require_dispatcher(self) -> Dispatcher:
         assert self._dispatcher is not None, "requests come through a dispatcher"
         return self._dispatcher
 
-    def _handle(self, request: Request) -> None:
-        try:
-            self._require_dispatcher().handle(request)
-        except BarnabasError as error:  # as its connection would have done
-            request.refuse(error)
+    def _serve(self, request: Request, asked: Any) -> None:
+        request.attempt(lambda: self._require_dispatcher().serve(request, asked))
 
     # -- refusals ------------------------------------------------------------------------------------------------
 
-    def _refuse(self, request: Request, error: ErrorCode) -> None:
-        if request.api_key == ApiKey.PRODUCE:
-            _refuse_produce(request, error)
+    def _refuse(self, request: Request, asked: Any, error: ErrorCode) -> None:
+        if isinstance(asked, Produce):
+            _refuse_produce(request, asked, error)
         elif request.api_key == ApiKey.FETCH:
-            _refuse_fetch(request, error)
+            _refuse_fetch(request, asked, error)
+        elif isinstance(asked, OffsetCommit):
+            _refuse_commit(request, asked, error)
+        elif request.api_key == ApiKey.HEARTBEAT:
+            request.respond(write_response(request.api_key, request.version, {"error_code": error}))
         elif request.api_key in _REFUSALS:
-            values = _REFUSALS[request.api_key](decode_request(request.api_key, request.version, request.body), error)
+            values = _REFUSALS[request.api_key](decode_request(request.api_key, request.version, asked), error)
             request.respond(write_response(request.api_key, request.version, values))
         elif not APIS[request.api_key].serves(request.version):
-            self._handle(request)
+            self._serve(request, asked)
         else:
-            answering = self._require_dispatcher().values_for(request)
+            answering = self._require_dispatcher().values_for(request, asked)
             task = asyncio.ensure_future(_answer_with(error, request, answering))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -148,32 +163,27 @@ def _with_error(value: Any, error: ErrorCode) -> Any:
     return value
 
 
-def _refuse_produce(request: Request, error: ErrorCode) -> None:
-    produce = decode_produce_request(request.version, request.body)
+def _refuse_produce(request: Request, produce: Produce, error: ErrorCode) -> None:
     if produce.acks == _NO_ACKS:
         request.refuse(FaultInjected(f"a test asked for {error.name}"))
         return
-    topics = [
-        ProduceTopicReply(
-            topic.name,
-            topic.topic_id,
-            [ProducePartitionReply(one.index, error, error_message=_MESSAGE) for one in topic.partitions],
-        )
-        for topic in produce.topics
-    ]
-    request.respond(encode_produce_response(request.version, ProduceResponse(topics)))
+    results = [ProduceResult(error, error_message=_MESSAGE) for _ in produce.batches]
+    request.answer(REFERENCE.produced(request.version, request.correlation_id, 0, produce.batches, results))
 
 
-def _refuse_fetch(request: Request, error: ErrorCode) -> None:
+def _refuse_fetch(request: Request, asked: Fetch | memoryview, error: ErrorCode) -> None:
     """Of the partitions that the request names; one that relies on its session alone is refused as a whole."""
-    fetch = decode_fetch_request(request.version, request.body)
-    topics = [
-        FetchTopicReply(topic.name, topic.topic_id, [FetchPartitionReply(one.index, error) for one in topic.partitions])
-        for topic in fetch.topics
-    ]
-    response = FetchResponse(topics, error_code=ErrorCode.NONE if topics else error)
-    encoded = encode_fetch_response(request.version, response)
-    request.respond(b"".join([bytes(piece) for piece in encoded.pieces if isinstance(piece, bytes | bytearray)]))
+    fetch = decode_fetch(request.version, asked) if isinstance(asked, memoryview) else asked
+    results = [(one.key, FetchResult(None, error_code=error)) for one in fetch.wanted]
+    code = ErrorCode.NONE if results else error
+    frame = REFERENCE.fetched(request.version, request.correlation_id, 0, 0, results, error_code=code)
+    assert isinstance(frame, bytes), "there are no records in it"
+    request.answer(frame)
+
+
+def _refuse_commit(request: Request, commit: OffsetCommit, error: ErrorCode) -> None:
+    results = [(topic, [(one[0], error) for one in partitions]) for topic, partitions in commit.topics]
+    request.answer(REFERENCE.committed(request.version, request.correlation_id, 0, results))
 
 
 def _created_partitions(asked: Any, error: ErrorCode) -> Values:
@@ -242,27 +252,8 @@ def _not_synced(asked: Any, error: ErrorCode) -> Values:
     return {"error_code": error, "assignment": b""}
 
 
-def _no_heartbeat(asked: Any, error: ErrorCode) -> Values:
-    return {"error_code": error}
-
-
 def _not_left(asked: Any, error: ErrorCode) -> Values:
     return {"error_code": error, "members": []}
-
-
-def _offsets_not_committed(asked: Any, error: ErrorCode) -> Values:
-    return {
-        "topics": [
-            {
-                "name": getattr(topic, "name", ""),
-                "topic_id": getattr(topic, "topic_id", None),
-                "partitions": [
-                    {"partition_index": one.partition_index, "error_code": error} for one in topic.partitions
-                ],
-            }
-            for topic in asked.topics
-        ]
-    }
 
 
 def _offsets_not_deleted(asked: Any, error: ErrorCode) -> Values:
@@ -274,9 +265,7 @@ def _groups_not_deleted(asked: Any, error: ErrorCode) -> Values:
 
 
 _REFUSALS: Final[Mapping[int, Callable[[Any, ErrorCode], Values]]] = {
-    ApiKey.OFFSET_COMMIT: _offsets_not_committed,
     ApiKey.JOIN_GROUP: _not_joined,
-    ApiKey.HEARTBEAT: _no_heartbeat,
     ApiKey.LEAVE_GROUP: _not_left,
     ApiKey.SYNC_GROUP: _not_synced,
     ApiKey.DELETE_GROUPS: _groups_not_deleted,

@@ -1,19 +1,7 @@
-"""FetchRequest, versions 4 to 18, by hand.
+"""FetchRequest, versions 4 to 18, as a client or a follower writes it; `fetch` has the format, and how it is read.
 
-```
-[replica id int32, before 15] | max wait int32 | min bytes int32 | max bytes int32 | isolation level int8
-[session id int32, session epoch int32, from 7] | topics | [forgotten topics, from 7] | [rack id string, from 11]
-[tagged: 0 cluster id nullable string, from 12; 1 replica id int32 and epoch int64, from 15]
-
-topic            name string, from version 13 topic id uuid | partitions
-partition        index int32 | [current leader epoch int32, from 9] | fetch offset int64
-                 [last fetched epoch int32, from 12] | [log start offset int64, from 5] | max bytes int32
-                 [tagged: 0 replica directory id uuid, from 17; 1 high watermark int64, from 18]
-forgotten topic  name or topic id | partition indexes int32
-```
-
-Flexible from version 12. A field that a version lacks has its default when it is read, and is left out when it is
-written. The classes are not frozen, nor named tuples, because both take longer to make than the request to read.
+A topic has its name and its id, and the version decides which of them goes out. A field that a version lacks is left
+out. The classes are not frozen, because that takes longer to make.
 """
 
 from collections.abc import Sequence
@@ -23,39 +11,19 @@ from typing import Final
 from uuid import UUID
 
 from barnabas.base.uuid import ZERO_UUID
-from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.errors import MalformedRequest
-from barnabas.wire.primitives import (
-    INT32,
-    INT64,
-    NO_TAGGED_FIELDS,
-    UNREADABLE,
-    UUID_BYTES,
-    Buffer,
-    array_count,
-    nullable_string,
-    read_count,
-    read_nullable_string,
-    read_string,
-    read_tagged_fields,
-    read_uuid,
-    skip_tagged_fields,
-    tagged_fields,
-    uuid_of,
+from barnabas.wire.fetch import (
+    FLEXIBLE_FROM,
+    HIGH_WATERMARK_FROM,
+    LEADER_EPOCH_FROM,
+    LOG_START_FROM,
+    NO_HIGH_WATERMARK,
+    RACK_FROM,
+    REPLICA_DIRECTORY_FROM,
+    REPLICA_STATE_FROM,
+    SESSION_FROM,
+    TOPIC_ID_FROM,
 )
-
-FLEXIBLE_FROM: Final = APIS[ApiKey.FETCH].flexible_from
-LOG_START_FROM: Final = 5
-SESSION_FROM: Final = 7
-LEADER_EPOCH_FROM: Final = 9
-RACK_FROM: Final = 11
-TOPIC_ID_FROM: Final = 13
-REPLICA_STATE_FROM: Final = 15
-REPLICA_DIRECTORY_FROM: Final = 17
-HIGH_WATERMARK_FROM: Final = 18
-
-NO_HIGH_WATERMARK: Final = 2**63 - 1
-"""The follower does not tell which high watermark it knows."""
+from barnabas.wire.primitives import INT32, INT64, NO_TAGGED_FIELDS, array_count, nullable_string, tagged_fields
 
 _START: Final = Struct(">iiiib")
 _SESSION_START: Final = Struct(">iiiibii")
@@ -83,9 +51,7 @@ class FetchPartition:
 @dataclass(slots=True)
 class FetchTopic:
     name: str
-    """Empty from version 13 on."""
     topic_id: UUID
-    """Zero before version 13."""
     partitions: Sequence[FetchPartition]
 
 
@@ -110,133 +76,6 @@ class FetchRequest:
     replica_id: int = -1
     replica_epoch: int = -1
     cluster_id: str | None = None
-
-
-# --- the broker's side ------------------------------------------------------------------------------------
-
-
-def decode_fetch_request(version: int, body: memoryview) -> FetchRequest:
-    try:
-        return _decode(version, body)
-    except UNREADABLE as problem:
-        raise MalformedRequest(f"FetchRequest version {version}: {problem}") from None
-
-
-def _decode(version: int, data: memoryview) -> FetchRequest:
-    is_flexible = version >= FLEXIBLE_FROM
-    request, position = _decode_start(version, data)
-    count, position = read_count(data, position, is_flexible)
-    topics = []
-    for _ in range(count):
-        topic, position = _decode_topic(version, data, position)
-        topics.append(topic)
-    request.topics = topics
-    if version >= SESSION_FROM:
-        if is_flexible and data[position] == 1:
-            position += 1
-        else:
-            request.forgotten_topics, position = _decode_forgotten(version, data, position)
-    if version >= RACK_FROM:
-        if is_flexible and data[position] == 1:
-            position += 1
-        else:
-            request.rack_id, position = read_string(data, position, is_flexible)
-    if is_flexible and data[position] != 0:
-        tagged, _ = read_tagged_fields(data, position)
-        if 0 in tagged:
-            request.cluster_id, _ = read_nullable_string(tagged[0], 0, True)
-        if 1 in tagged and version >= REPLICA_STATE_FROM:
-            request.replica_id, request.replica_epoch = _REPLICA_STATE.unpack_from(tagged[1])
-            skip_tagged_fields(tagged[1], _REPLICA_STATE.size)  # its own, which may be damaged, too
-    return request
-
-
-def _decode_start(version: int, data: memoryview) -> tuple[FetchRequest, int]:
-    if version >= REPLICA_STATE_FROM:
-        return FetchRequest(*_REPLICA_STATE_START.unpack_from(data)), _REPLICA_STATE_START.size
-    layout = _SESSION_START if version >= SESSION_FROM else _START
-    replica_id, *start = layout.unpack_from(data)
-    request = FetchRequest(*start)
-    request.replica_id = replica_id
-    return request, layout.size
-
-
-def _decode_topic(version: int, data: memoryview, position: int) -> tuple[FetchTopic, int]:
-    is_flexible = version >= FLEXIBLE_FROM
-    name, topic_id = "", ZERO_UUID
-    if version >= TOPIC_ID_FROM:
-        topic_id = uuid_of(data[position : position + UUID_BYTES].tobytes())
-        position += UUID_BYTES
-    else:
-        name, position = read_string(data, position, is_flexible)
-    count, position = read_count(data, position, is_flexible)
-    if not is_flexible:
-        layout = _legacy_layout(version)
-        size = layout.size
-        end = position + count * size
-        if end > len(data):
-            raise ValueError(f"{count} partitions in {len(data) - position} bytes")
-        partitions = [_legacy_partition(version, layout, data, start) for start in range(position, end, size)]
-        return FetchTopic(name, topic_id, partitions), end
-    partitions = []
-    for _ in range(count):
-        partition = FetchPartition(*_PARTITION_12.unpack_from(data, position))
-        position += _PARTITION_12.size
-        if data[position] == 0:
-            position += 1
-        else:
-            position = _decode_partition_tags(version, partition, data, position)
-        partitions.append(partition)
-    return FetchTopic(name, topic_id, partitions), skip_tagged_fields(data, position)
-
-
-def _legacy_layout(version: int) -> Struct:
-    if version < LOG_START_FROM:
-        return _PARTITION_4
-    return _PARTITION_5 if version < LEADER_EPOCH_FROM else _PARTITION_9
-
-
-def _legacy_partition(version: int, layout: Struct, data: memoryview, position: int) -> FetchPartition:
-    leader_epoch, log_start_offset = -1, -1
-    if version < LOG_START_FROM:
-        index, fetch_offset, bytes_max = layout.unpack_from(data, position)
-    elif version < LEADER_EPOCH_FROM:
-        index, fetch_offset, log_start_offset, bytes_max = layout.unpack_from(data, position)
-    else:
-        index, leader_epoch, fetch_offset, log_start_offset, bytes_max = layout.unpack_from(data, position)
-    return FetchPartition(index, leader_epoch, fetch_offset, -1, log_start_offset, bytes_max)
-
-
-def _decode_partition_tags(version: int, partition: FetchPartition, data: memoryview, position: int) -> int:
-    tagged, position = read_tagged_fields(data, position)
-    if 0 in tagged and version >= REPLICA_DIRECTORY_FROM:
-        partition.replica_directory_id, _ = read_uuid(tagged[0], 0)
-    if 1 in tagged and version >= HIGH_WATERMARK_FROM:
-        (partition.high_watermark,) = INT64.unpack_from(tagged[1])
-    return position
-
-
-def _decode_forgotten(version: int, data: Buffer, position: int) -> tuple[list[ForgottenTopic], int]:
-    is_flexible = version >= FLEXIBLE_FROM
-    count, position = read_count(data, position, is_flexible)
-    forgotten = []
-    for _ in range(count):
-        name, topic_id = "", ZERO_UUID
-        if version >= TOPIC_ID_FROM:
-            topic_id, position = read_uuid(data, position)
-        else:
-            name, position = read_string(data, position, is_flexible)
-        partition_count, position = read_count(data, position, is_flexible)
-        end = position + partition_count * INT32.size
-        if end > len(data):
-            raise ValueError(f"{partition_count} forgotten partitions in {len(data) - position} bytes")
-        partitions = [index for (index,) in INT32.iter_unpack(data[position:end])]
-        position = skip_tagged_fields(data, end) if is_flexible else end
-        forgotten.append(ForgottenTopic(name, topic_id, partitions))
-    return forgotten, position
-
-
-# --- the client's side ------------------------------------------------------------------------------------
 
 
 def encode_fetch_request(version: int, request: FetchRequest) -> bytes:

@@ -26,6 +26,8 @@ from uuid import UUID
 from barnabas.base.uuid import ZERO_UUID
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+TopicKey: TypeAlias = str | bytes
+"""How a request names a topic: by its name or, in newer versions, by the sixteen bytes of its id."""
 
 UNREADABLE: Final = (IndexError, ValueError, struct.error)
 """What the readers raise on bytes that are not what they should be."""
@@ -142,6 +144,15 @@ def read_uuid(data: Buffer, position: int) -> tuple[UUID, int]:
     return uuid_of(bytes(data[position:end])), end
 
 
+def read_topic_key(data: Buffer, position: int, is_compact: bool, has_topic_ids: bool) -> tuple[TopicKey, int]:
+    if not has_topic_ids:
+        return read_string(data, position, is_compact)
+    end = position + UUID_BYTES
+    if end > len(data):
+        raise ValueError("a topic id is cut off")
+    return bytes(data[position:end]), end
+
+
 def skip_tagged_fields(data: Buffer, position: int) -> int:
     """The position after the tagged fields, whatever they are."""
     if data[position] == 0:
@@ -203,6 +214,13 @@ def _cut(encoded: bytes) -> bytes:
     while encoded[end] & 0xC0 == 0x80:
         end -= 1
     return encoded[:end]
+
+
+def topic_key_bytes(topic: TopicKey, is_compact: bool, has_topic_ids: bool) -> bytes:
+    if isinstance(topic, bytes):
+        assert has_topic_ids, "a topic is named as the version names it"
+        return topic
+    return nullable_string(topic, is_compact)
 
 
 def array_count(count: int, is_compact: bool) -> bytes:

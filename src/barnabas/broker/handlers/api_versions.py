@@ -22,15 +22,17 @@ class ApiVersionsHandler:
     def __init__(self, services: Services) -> None:
         self._served = advertised_apis()
 
-    def __call__(self, request: Request) -> None:
+    def __call__(self, request: Request, body: memoryview) -> None:
         version = request.version
         if not APIS[ApiKey.API_VERSIONS].serves(version):
             request.add_error(ErrorCode.UNSUPPORTED_VERSION)
             request.respond(unsupported_version_body())
             return
-        software = decode_api_versions_request(version, request.body)
+        software = decode_api_versions_request(version, body)
         if software is not None and not (is_software_text(software.name) and is_software_text(software.version)):
             request.add_error(ErrorCode.INVALID_REQUEST)
             request.respond(encode_api_versions_response(version, ErrorCode.INVALID_REQUEST, (), request.throttle_ms))
             return
+        if software is not None:
+            request.identify(f"{software.name}/{software.version}")
         request.respond(encode_api_versions_response(version, ErrorCode.NONE, self._served, request.throttle_ms))

@@ -118,10 +118,10 @@ class ConfigChanger:
             }
         )
         texts = services.settings.current(changed_image, services.broker_id)
-        if not CONNECTION_LIMITS.isdisjoint(changed) and not connections_max_from(request.peer_host, texts):
+        if not CONNECTION_LIMITS.isdisjoint(changed) and not connections_max_from(request.caller.host, texts):
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
-                f"no connection could come from {request.peer_host} any more, where this is asked from, and nobody"
+                f"no connection could come from {request.caller.host} any more, where this is asked from, and nobody"
                 " there could set it back; max.connections, and the limit of that address, must be at least 1",
             )
         check_together(texts)

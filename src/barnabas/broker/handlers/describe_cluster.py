@@ -37,7 +37,7 @@ class DescribeClusterHandler:
             "controller_id": controller_id(self._services),
             "brokers": [
                 {"broker_id": one.id, "host": one.endpoint.host, "port": one.endpoint.port, "rack": one.rack}
-                for one in broker_addresses(self._services, request.listener)
+                for one in broker_addresses(self._services, request.caller.listener)
             ],
             "cluster_authorized_operations": operations,
         }

@@ -65,7 +65,7 @@ class _Page:
     def __init__(self, services: Services, request: Request, partitions_max: int) -> None:
         self._services = services
         self._request = request
-        self._views = PartitionViews(services, request.listener)
+        self._views = PartitionViews(services, request.caller.listener)
         self._left = partitions_max
         self._topics: list[Values] = []
         self._cursor: Values | None = None

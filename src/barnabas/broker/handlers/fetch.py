@@ -1,37 +1,26 @@
 """Fetch, versions 4 to 18: ranges of the logs' files, sent without passing through this process.
 
-A request that finds less than `min_bytes` waits, up to `max_wait`, until one of its partitions gets records; then it is
-read anew (`fetch_attempt` has what is read, and what of it is told). Sessions (KIP-227) are in `fetch_sessions`;
-replicas do not fetch yet, and are refused. Readers of one partition are mostly served by `sole_fetch`, in front of
-this; a fetch of very many partitions goes on in `wide_fetch`.
+- A request that finds less than `min_bytes` waits, up to `max_wait`, until one of its partitions gets records; then it
+  is read anew (`fetch_attempt` has what is read, how it waits, and what of it is told).
+- Sessions (KIP-227, from version 7) are in `fetch_sessions`. Topics go by id from version 13 on.
+- A fetch of very many partitions goes on in `wide_fetch`, in slices.
+- Replicas do not fetch yet, and are refused.
 """
 
-import asyncio
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, cast
 
-from barnabas.base.clock import Clock
 from barnabas.broker.dispatch import Work
-from barnabas.broker.fetch_sessions import FetchPlan, FetchSessions, PartitionKey, Partitions
-from barnabas.broker.handlers.fetch_attempt import ISOLATION_LEVELS, Attempt, GatheredReplies, wanted_of
-from barnabas.broker.handlers.wide_fetch import NOTHING, WideFetches
+from barnabas.broker.fetch_sessions import FetchPlan, Partitions
+from barnabas.broker.handlers.fetch_attempt import ISOLATION_LEVELS, Attempt
+from barnabas.broker.handlers.wide_fetch import WideFetches
 from barnabas.broker.request import Request
-from barnabas.broker.slices import Slices
-from barnabas.net.replies import Piece
-from barnabas.replication.partition import Partition
-from barnabas.replication.replicas import Replicas
+from barnabas.broker.services import Services
+from barnabas.net.replies import Reply
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.fetch_request import FLEXIBLE_FROM, TOPIC_ID_FROM, FetchRequest, decode_fetch_request
-from barnabas.wire.fetch_response import (
-    EncodedFetch,
-    FetchPartitionReply,
-    FetchResponse,
-    FetchTopicReply,
-    encode_fetch_response,
-    encode_small_fetch_response,
-)
+from barnabas.wire.fetch import TOPIC_ID_FROM, Fetch, FetchResult, Results, decode_fetch
+from barnabas.wire.leaders import LeaderAndEpoch, NodeEndpoint
 
 WIDE_PARTITIONS: Final = 500
 """More partitions than this are not read in one turn of the event loop."""
@@ -39,155 +28,84 @@ WIDE_BYTES: Final = 16 << 10
 """Of a request that names about as many."""
 
 
+def decode_fetch_at_once(version: int, body: memoryview) -> Fetch | memoryview:
+    """The request object; the body itself if reading it takes long, which the handler then does in slices."""
+    return body if len(body) > WIDE_BYTES else decode_fetch(version, body)
+
+
 class FetchHandler:
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        clock: Clock,
-        replicas: Replicas,
-        sessions: FetchSessions,
-        slices: Slices,
-        fetch_bytes_max: int,
-    ) -> None:
-        self._loop = loop
-        self._clock = clock
-        self._replicas = replicas
-        self._sessions = sessions
-        self._fetch_bytes_max = fetch_bytes_max
-        self._wide = WideFetches(self, loop, slices)
+    def __init__(self, services: Services) -> None:
+        self.loop = services.loop
+        self.services = services
+        self.replicas = services.replicas
+        self.allows_all = services.authorizer.allows_all
+        self.bytes_max = services.settings.config.fetch_max_bytes
+        """Of an answer, whatever the client asks for."""
+        self._steady_ms = services.clock.steady_ms
+        self._sessions = services.fetch_sessions
+        self._codecs = services.codecs
+        self._wide = WideFetches(self, services.loop, services.slices)
 
-    def __call__(self, request: Request) -> Work | None:
-        if len(request.body) > WIDE_BYTES:
-            return partial(self._wide.serve, request)
-        fetch = decode_fetch_request(request.version, request.body)
-        plan = self.plan(request, fetch, OrderedDict(wanted_of(fetch)))
-        if plan is not None:
-            if len(plan.partitions) > WIDE_PARTITIONS:
-                return partial(self._wide.answer, self.attempt(request, fetch, plan))
-            self._read(request, fetch, plan)
-        return None
-
-    def plan(self, request: Request, fetch: FetchRequest, wanted: Partitions) -> FetchPlan | None:
-        """What to read; None when the request is refused, and has been told so."""
-        if fetch.isolation_level not in ISOLATION_LEVELS:
-            self._respond(request, _refused(request.version, fetch, ErrorCode.UNKNOWN_SERVER_ERROR))
-            return None
+    def __call__(self, request: Request, asked: Fetch | memoryview) -> Work | None:
+        if isinstance(asked, memoryview):
+            return partial(self._wide.serve, request, asked)
         try:
-            if fetch.replica_id >= 0:
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no other broker has replicas of this one's")
-            return self._sessions.plan(
-                fetch.session_id,
-                fetch.session_epoch,
-                wanted,
-                _forgotten(fetch),
-                uses_topic_ids=request.version >= TOPIC_ID_FROM,
-                now_ms=self._clock.steady_ms(),
+            self.check(asked)
+            plan = self._sessions.plan_for(
+                asked, uses_topic_ids=request.version >= TOPIC_ID_FROM, now_ms=self._steady_ms()
             )
         except KafkaError as error:
-            self._respond(request, FetchResponse(error_code=error.code))
+            self.refuse(request, asked, error.code)
             return None
-
-    def _read(self, request: Request, fetch: FetchRequest, plan: FetchPlan) -> None:
-        attempt = self.attempt(request, fetch, plan)
-        if attempt.read() or fetch.wait_ms_max <= 0 or not plan.partitions:
-            self.respond(attempt)
+        attempt = Attempt(self, request, asked, plan)
+        if len(plan.partitions) > WIDE_PARTITIONS:
+            return partial(self._wide.answer, attempt)
+        if attempt.read() or asked.wait_ms <= 0 or not plan.partitions:
+            attempt.respond()
         else:
-            attempt.release()
-            request.body = NOTHING  # so that the buffer it arrived in does not wait, too
-            _Waiting(self, attempt, self._loop).begin(fetch.wait_ms_max / 1000)
+            attempt.wait()
+        return None
 
-    def attempt(self, request: Request, fetch: FetchRequest, plan: FetchPlan) -> Attempt:
-        return Attempt(self._replicas, request, fetch, plan, self._fetch_bytes_max)
+    def check(self, fetch: Fetch) -> None:
+        """Refuses what nobody may ask for."""
+        if fetch.isolation_level not in ISOLATION_LEVELS:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no isolation level {fetch.isolation_level}")
+        if fetch.replica_id >= 0:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no other broker has replicas of this one's")
 
-    def answer(self, request: Request, fetch: FetchRequest, plan: FetchPlan) -> None:
-        """Answers with what there is now."""
-        attempt = self.attempt(request, fetch, plan)
-        attempt.read()
-        self.respond(attempt)
+    def plan_wide(self, request: Request, fetch: Fetch, partitions: Partitions) -> FetchPlan:
+        """The same with the partitions gathered."""
+        return self._sessions.plan(
+            fetch.session_id,
+            fetch.session_epoch,
+            partitions,
+            fetch.forgotten,
+            uses_topic_ids=request.version >= TOPIC_ID_FROM,
+            now_ms=self._steady_ms(),
+        )
 
-    def _respond(self, request: Request, response: FetchResponse) -> None:
-        if response.error_code:
-            request.add_error(response.error_code)
-        response.throttle_time_ms = request.throttle_ms
-        self.send(request, encode_fetch_response(request.version, response))
+    def refuse(self, request: Request, fetch: Fetch, code: ErrorCode) -> None:
+        """One error for the whole request. For some Kafka names the partitions, where topics go by name."""
+        request.add_error(code)
+        results: Results = ()
+        is_named = code is ErrorCode.UNKNOWN_SERVER_ERROR and request.version < TOPIC_ID_FROM
+        if is_named and len(fetch.wanted) <= WIDE_PARTITIONS:
+            results = [(one.key, FetchResult(None, error_code=code)) for one in fetch.wanted]
+        self.send(request, 0, results, (), code)
 
-    def send(self, request: Request, encoded: EncodedFetch) -> None:
-        # The records among the pieces are the slices that were put in.
-        request.respond_in_pieces(cast(list[Piece], encoded.pieces), encoded.length)
+    def endpoints_of(self, request: Request, leaders: Sequence[LeaderAndEpoch]) -> Sequence[NodeEndpoint]:
+        return self.replicas.endpoints_of(leaders, request.caller.listener)
 
-    def respond(self, attempt: Attempt) -> None:
-        """Answers with what was read last."""
-        request, plan = attempt.request, attempt.plan
-        told = list(attempt.told())
-        attempt.forget()
-        if len(told) == 1 and request.version >= FLEXIBLE_FROM:
-            ((key, only),) = told
-            body = encode_small_fetch_response(
-                request.version, request.throttle_ms, plan.session_id, key.topic, key.topic_id, only
-            )
-            if body is not None:
-                request.respond(body)
-                return
-        gathered = self.gathered()
-        for key, reply in told:
-            gathered.add(key, reply)
-        self._respond(request, gathered.response(request, plan))
-
-    def gathered(self) -> GatheredReplies:
-        return GatheredReplies(self._replicas)
-
-    @property
-    def bytes_max(self) -> int:
-        return self._fetch_bytes_max
-
-
-def _refused(version: int, fetch: FetchRequest, code: ErrorCode) -> FetchResponse:
-    """The same error for everything. Kafka names the partitions only where topics go by name."""
-    topics = [
-        FetchTopicReply(topic.name, topic.topic_id, [FetchPartitionReply(one.index, code) for one in topic.partitions])
-        for topic in fetch.topics
-    ]
-    return FetchResponse(topics if version < TOPIC_ID_FROM else [], error_code=code)
-
-
-def _forgotten(fetch: FetchRequest) -> Iterator[PartitionKey]:
-    for topic in fetch.forgotten_topics:
-        for index in topic.partitions:
-            yield PartitionKey(topic.name, topic.topic_id, index)
-
-
-class _Waiting:
-    """A fetch that waits for records, until one of its partitions moves or its time is over."""
-
-    __slots__ = ("_attempt", "_handler", "_loop", "_partitions", "_timer")
-
-    def __init__(self, handler: FetchHandler, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> None:
-        self._handler = handler
-        self._attempt = attempt
-        self._loop = loop
-        self._partitions: list[Partition] = [attempt.find(key) for key, _ in attempt.plan]
-        self._timer: asyncio.TimerHandle | None = None
-
-    def begin(self, seconds: float) -> None:
-        is_over = any(partition.is_closed for partition in self._partitions)  # the broker stops: nothing will come
-        for partition in self._partitions:
-            partition.watchers[self._moved] = None
-        self._timer = self._loop.call_later(0 if is_over else seconds, self._time_is_over)
-
-    def _moved(self, partition: Partition) -> None:
-        if self._attempt.read() or partition.is_closed:
-            self._end()
-            self._handler.respond(self._attempt)
-        else:
-            self._attempt.release()
-
-    def _time_is_over(self) -> None:
-        self._end()
-        self._attempt.read()
-        self._handler.respond(self._attempt)
-
-    def _end(self) -> None:
-        assert self._timer is not None
-        self._timer.cancel()
-        for partition in self._partitions:
-            partition.watchers.pop(self._moved, None)
+    def send(
+        self,
+        request: Request,
+        session_id: int,
+        results: Results,
+        leaders: Sequence[LeaderAndEpoch] = (),
+        error_code: int = 0,
+    ) -> None:
+        endpoints = self.endpoints_of(request, leaders) if leaders else ()
+        frame = self._codecs.fetched(
+            request.version, request.correlation_id, request.throttle_ms, session_id, results, endpoints, error_code
+        )
+        request.answer(cast(Reply, frame))  # the ranges among the pieces are the slices that the log gave

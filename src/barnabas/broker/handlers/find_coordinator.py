@@ -60,7 +60,7 @@ class FindCoordinatorHandler:
         leader = -1 if partition is None else partition.leader
         if leader == services.broker_id and services.replicas.get(OFFSETS_TOPIC, index) is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{index} is not served")
-        endpoint = services.image.endpoint(leader, request.listener)
+        endpoint = services.image.endpoint(leader, request.caller.listener)
         if endpoint is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{index} has no leader")
         return {

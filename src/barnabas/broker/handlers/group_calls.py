@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from barnabas.base.clock import Moment
@@ -16,8 +16,6 @@ from barnabas.groups.shard import Token
 from barnabas.groups.state import GroupShardState
 from barnabas.metadata.image import ClusterImage, Topic
 from barnabas.wire.errors import ErrorCode, KafkaError
-
-_NOTHING: Final = memoryview(b"")
 
 GroupCall: TypeAlias = Callable[[GroupShardState, Token, Moment], Effects]
 """A call on the state with its token and the time."""
@@ -47,7 +45,6 @@ def ask_group_in_turn(
     `ErrorCode`, in a turn of its own: a whole group is answered at once.
     """
     turns = services.groups.turns
-    request.body = _NOTHING  # a member may wait long, and the buffer that it arrived in must not wait, too
 
     def answer(result: object) -> None:
         turns.call(lambda: request.attempt(lambda: respond(result)))

@@ -7,7 +7,7 @@ from barnabas.broker.authorizer import Operation, Resource
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.heartbeat import decode_heartbeat_request, encode_heartbeat_response
+from barnabas.wire.heartbeat import HeartbeatRequest, encode_heartbeat_response
 
 
 class HeartbeatHandler:
@@ -15,10 +15,10 @@ class HeartbeatHandler:
         self._allows = services.authorizer.allows
         self._coordinator = services.groups.coordinator
 
-    def __call__(self, request: Request) -> None:
-        group_id, generation, member_id, instance_id = decode_heartbeat_request(request.version, request.body)
+    def __call__(self, request: Request, asked: HeartbeatRequest) -> None:
+        group_id, generation, member_id, instance_id = asked
         coordinator = self._coordinator
-        if not self._allows(request, Operation.READ, Resource.GROUP, group_id):
+        if not self._allows(request.caller, Operation.READ, Resource.GROUP, group_id):
             code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         elif not group_id:
             code = ErrorCode.INVALID_GROUP_ID

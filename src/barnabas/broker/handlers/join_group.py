@@ -26,11 +26,11 @@ class JoinGroupHandler:
         self._services = services
         self._turns = services.groups.turns
 
-    def __call__(self, request: Request) -> None:
-        self._turns.call(lambda: request.attempt(lambda: self._join(request)))
+    def __call__(self, request: Request, body: memoryview) -> None:
+        self._turns.call(lambda: request.attempt(lambda: self._join(request, body)))
 
-    def _join(self, request: Request) -> None:
-        join = _join_request(request, decode_join_group_request(request.version, request.body))
+    def _join(self, request: Request, body: memoryview) -> None:
+        join = _join_request(request, decode_join_group_request(request.version, body))
 
         def respond(result: JoinResult | ErrorCode) -> None:
             if isinstance(result, ErrorCode):
@@ -68,8 +68,8 @@ def _join_request(request: Request, asked: JoinGroupRequest) -> JoinRequest:
         group_id=asked.group_id,
         member_id=asked.member_id,
         instance_id=asked.instance_id,
-        client_id=request.client_id or "",
-        client_host="/" + request.peer_host,
+        client_id=request.caller.client_id,
+        client_host="/" + request.caller.host,
         session_timeout_ms=asked.session_timeout_ms,
         rebalance_timeout_ms=asked.rebalance_timeout_ms,
         protocol_type=asked.protocol_type,

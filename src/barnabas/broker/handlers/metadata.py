@@ -79,7 +79,7 @@ class _Answer:
         self._services = services
         self._request = request
         self._image = services.image
-        self._views = PartitionViews(services, request.listener)
+        self._views = PartitionViews(services, request.caller.listener)
         self._may_create = getattr(asked, "allow_auto_topic_creation", True)
         self._tells_operations = getattr(asked, "include_topic_authorized_operations", False)
         self._tells_cluster_operations = getattr(asked, "include_cluster_authorized_operations", False)
@@ -158,7 +158,7 @@ class _Answer:
             "throttle_time_ms": self._request.throttle_ms,
             "brokers": [
                 {"node_id": one.id, "host": one.endpoint.host, "port": one.endpoint.port, "rack": one.rack}
-                for one in broker_addresses(self._services, self._request.listener)
+                for one in broker_addresses(self._services, self._request.caller.listener)
             ],
             "cluster_id": self._services.cluster_id,
             "controller_id": controller_id(self._services),

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from barnabas.broker.authorizer import Operation, Resource
+from barnabas.broker.authorizer import Operation
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 
@@ -58,5 +58,4 @@ def group_operations(services: Services, request: Request, group_id: str) -> int
 
 
 def cluster_operations(services: Services, request: Request) -> int:
-    allows = services.authorizer.allows
-    return sum(1 << _BITS[one] for one in _OF_THE_CLUSTER if allows(request, one, Resource.CLUSTER, "kafka-cluster"))
+    return sum(1 << _BITS[one] for one in _OF_THE_CLUSTER if services.allows_cluster(request, one))

@@ -1,163 +1,113 @@
 """Produce, versions 3 to 13: batches into the logs, one write for all of a tick.
 
-The usual request, one batch for one partition, takes a shorter way (`take_sole`) to the same end. Batches that take
-long to check, and what requests have beyond some megabytes, have their turn later (`Admission`).
-
-acks=0 has no answer, so a failure closes the connection, as in Kafka; acks=1 and acks=all are answered when the record
-is in the log, flushed if the topic asks for it, and, for all, on every in-sync replica. Each partition of a request
-succeeds or fails alone.
-
-Nobody may write to an internal topic: its coordinator does that, without a request. (Kafka lets any client do it that
-calls itself `__admin_client`.) A transactional id is refused: with an error at which clients stop at once.
+- acks=0 has no answer, so a failure closes the connection, as in Kafka; acks=1 is answered when the leader has the
+  batch in its log (flushed if the topic asks for it), acks=all when every in-sync replica has it.
+- Each partition of a request succeeds or fails alone. Batches that take long to check, and what requests have beyond
+  some megabytes, have their turn later (`Admission`).
+- zstd needs version 7. Topics go by id from version 13 on. Errors name records from version 8, the leader from 10.
+- Nobody may write to an internal topic: its coordinator does that, without a request. (Kafka lets any client do it that
+  calls itself `__admin_client`.)
+- A transactional id is refused, with an error at which clients stop at once.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
 from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed, InvalidRecords
 from barnabas.base.filesystem import Buffer
 from barnabas.base.ids import Offset
-from barnabas.broker.dispatch import ClientConnection
+from barnabas.broker.authorizer import Operation
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
-from barnabas.broker.request_measures import RequestMeasures
-from barnabas.net.replies import ReplySlot
+from barnabas.broker.services import Services
 from barnabas.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, PREFIX_BYTES, TRANSACTIONAL, Codec
-from barnabas.replication.admission import Admission
 from barnabas.replication.partition import Partition
-from barnabas.replication.replicas import Replicas
-from barnabas.replication.tick import AppendTick
 from barnabas.storage.staging import Appended
-from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch
-from barnabas.wire.produce_request import ProducePartition, ProduceTopic, decode_produce_request
-from barnabas.wire.produce_response import (
-    ProducePartitionReply,
-    ProduceResponse,
-    ProduceTopicReply,
-    RecordError,
-    encode_produce_response,
-)
-from barnabas.wire.sole_produce import SoleProduce, read_sole_produce, write_sole_reply
+from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch, NodeEndpoint
+from barnabas.wire.produce import ZSTD_FROM, Produce, ProduceBatch, ProduceResult, RecordError
 
 NO_ACKS: Final = 0
 ALL_ACKS: Final = -1
 _ACKS: Final = (ALL_ACKS, NO_ACKS, 1)
-_ZSTD_FROM: Final = 7
 _NO_OFFSET: Final = -1
 _BATCH_START: Final = Struct(">qiib")
 """Base offset, length, leader epoch, magic: what every format of Kafka's begins with, old ones too."""
-_OFFSET_AND_ATTRIBUTES: Final = Struct(">q13xh")
-"""What is needed here of a whole header (`barnabas.records.batch`); the log reads all of it."""
+_RULED: Final = Struct(">qi4xb4xh")
+"""Base offset, length, magic and attributes: what this module has rules for. The log reads all of a header."""
 _LENGTH_MIN: Final = 14
 """Of a batch in the oldest format."""
+_WRONG_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_AWAITED: Final = ProduceResult()
 
 
 class ProduceHandler:
-    def __init__(self, replicas: Replicas, tick: AppendTick, admission: Admission, measures: RequestMeasures) -> None:
-        """`measures` are for those requests that never become a `Request`."""
-        self.replicas = replicas
-        self.now = measures.now
-        self.seconds = measures.seconds[ApiKey.PRODUCE]
-        self._tick = tick
-        self._admission = admission
+    def __init__(self, services: Services) -> None:
+        self.replicas = services.replicas
+        self.codecs = services.codecs
+        self._services = services
+        self._allows_all = services.authorizer.allows_all
+        self._admission = services.admission
 
-    def take_sole(self, frame: memoryview, slot: ReplySlot, client: ClientConnection) -> bool:
-        """The usual request on the shortest way. False leaves it to the long one, which also says what is wrong."""
-        sole = read_sole_produce(frame)
-        if sole is None:
-            return False
-        _, _, _, acks, topic, index, start, end = sole
-        partition = self.replicas.get_sole(topic, index)
-        if partition is None or self.replicas.is_internal(partition.name.topic):
-            return False
-        append = _SoleAppend(self, sole, frame, slot, client, partition)
-        batch = frame[start:end]
-        try:
-            if acks == ALL_ACKS:
-                partition.check_in_sync()
-            appended = partition.append_usual(batch)
-        except BarnabasError as error:
-            append.refuse(error)
-            return True
-        if appended is None:
-            self._admission.admit(partition, batch, append)
-        else:
-            append.appended = appended
-            self._tick.add(partition, appended.last_offset, append)
-        return True
+    def __call__(self, request: Request, produce: Produce) -> None:
+        pending = _PendingProduce(self, request, produce)
+        if not produce.batches:
+            pending.finish()
+            return
+        for place, batch in enumerate(produce.batches):
+            append = _BatchAppend(pending, place)
+            try:
+                self._append(request, produce, batch, append)
+            except BarnabasError as error:
+                append.refuse(error)
 
-    def __call__(self, request: Request) -> None:
-        produce = decode_produce_request(request.version, request.body)
-        pending = _PendingProduce(request, produce.acks, self.replicas)
-        for topic in produce.topics:
-            reply: list[ProducePartitionReply] = []
-            pending.topics.append(ProduceTopicReply(topic.name, topic.topic_id, reply))
-            for partition in topic.partitions:
-                try:
-                    if produce.transactional_id is not None:
-                        raise KafkaError(
-                            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet"
-                        )
-                    if produce.acks not in _ACKS:
-                        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={produce.acks}")
-                    self._append(request, topic, partition, pending, reply)
-                except BarnabasError as error:
-                    pending.refused(reply, partition.index, error, self._leader(topic, partition, error))
-        pending.settle()
-
-    def _append(
-        self,
-        request: Request,
-        topic: ProduceTopic,
-        wanted: ProducePartition,
-        pending: "_PendingProduce",
-        reply: list[ProducePartitionReply],
-    ) -> None:
-        partition = self.replicas.find(topic.name, topic.topic_id, wanted.index)
-        if self.replicas.is_internal(partition.name.topic):
+    def _append(self, request: Request, produce: Produce, batch: ProduceBatch, append: "_BatchAppend") -> None:
+        topic, index, records = batch
+        if produce.transactional_id is not None:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet")
+        if produce.acks not in _ACKS:
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={produce.acks}")
+        if not self._allows_all:
+            self._services.check_topic(request, Operation.WRITE, self.replicas.topic_name(topic))
+        partition = self.replicas.find(topic, index)
+        if partition.is_internal:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is internal: only the broker writes to it"
             )
-        records = _only_batch(wanted.records)
-        base_offset, attributes = _OFFSET_AND_ATTRIBUTES.unpack_from(records)
-        if request.version < _ZSTD_FROM and attributes & CODEC_MASK == Codec.ZSTD:
-            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs version {_ZSTD_FROM}")
-        if attributes & TRANSACTIONAL:
-            raise KafkaError(
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id"
-            )
-        pending.wait()
-        append = _PartitionAppend(pending, reply, partition)
+        records, base_offset = _checked_batch(records, request.version)
+        append.partition = partition  # from here on an error tells where the log starts
+        if base_offset:
+            raise InvalidRecords(f"the base offset of a client's batch is 0, not {base_offset}")
+        if produce.acks == ALL_ACKS:
+            partition.check_in_sync()
         appended = None
-        try:
-            if base_offset != 0:
-                raise InvalidRecords(f"the base offset of a client's batch is 0, not {base_offset}")
-            if pending.acks == ALL_ACKS:
-                partition.check_in_sync()
-            if self._admission.takes_usual(len(records)):
-                appended = partition.append_usual(records)
-        except BarnabasError as error:
-            append.refuse(error)
-            return
+        if len(produce.batches) == 1 or self._admission.takes_usual(len(records)):
+            appended = partition.append_usual(records)
         if appended is None:
             self._admission.admit(partition, records, append)
         else:
-            append.appended = appended
-            self._tick.add(partition, appended.last_offset, append)
+            append.staged(appended)
 
-    def _leader(self, topic: ProduceTopic, wanted: ProducePartition, error: BarnabasError) -> LeaderAndEpoch:
-        if isinstance(error, KafkaError) and error.code in (
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            ErrorCode.FENCED_LEADER_EPOCH,
-        ):
-            return self.replicas.leader_of(topic.name, topic.topic_id, wanted.index)
-        return NO_LEADER
+
+def _checked_batch(records: Buffer | None, version: int) -> tuple[Buffer, Offset]:
+    """The one batch that there must be, by the protocol's rules, and its base offset; the log has the other rules."""
+    if records is None or len(records) < HEADER_BYTES:
+        records = _only_batch(records)
+    base_offset, length, magic, attributes = _RULED.unpack_from(records)
+    if magic != MAGIC or length != len(records) - PREFIX_BYTES:
+        records = _only_batch(records)
+    if attributes & CODEC_MASK == Codec.ZSTD and version < ZSTD_FROM:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs version {ZSTD_FROM}")
+    if attributes & TRANSACTIONAL:
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id"
+        )
+    return records, base_offset
 
 
 def _only_batch(records: Buffer | None) -> Buffer:
-    """The one batch that there must be. A piece of another one behind it is dropped, as Kafka does."""
+    """The batch without the piece of another one behind it, which Kafka drops, too; or what is wrong with it."""
     if records is None or len(records) < _BATCH_START.size:
         raise InvalidRecords("a produce request has exactly one record batch for each partition")
     _, length, _, magic = _BATCH_START.unpack_from(records)
@@ -170,12 +120,77 @@ def _only_batch(records: Buffer | None) -> Buffer:
         raise InvalidRecords(f"the batch has {end} bytes, of which {len(records)} came")
     if end < HEADER_BYTES:
         raise CorruptBatch(f"a batch of {end} bytes is smaller than its header")
-    if end == len(records):
-        return records
     rest = memoryview(records)[end:]
     if len(rest) >= _BATCH_START.size and PREFIX_BYTES + _BATCH_START.unpack_from(rest)[1] <= len(rest):
         raise InvalidRecords("a produce request has exactly one record batch for each partition")
     return memoryview(records)[:end]
+
+
+class _PendingProduce:
+    """A request whose batches are settled one by one; the last one sends the answer."""
+
+    __slots__ = ("_failure", "_handler", "_leaders", "_waiting", "deadline", "produce", "request", "results")
+
+    def __init__(self, handler: ProduceHandler, request: Request, produce: Produce) -> None:
+        self._handler = handler
+        self.request = request
+        self.produce = produce
+        self.deadline = request.began + produce.timeout_ms / 1000
+        self.results = [_AWAITED] * len(produce.batches)
+        self._waiting = len(produce.batches)
+        self._failure: BarnabasError | None = None
+        self._leaders: list[LeaderAndEpoch] | None = None
+        """Those that the answer names, because the request came to the wrong broker."""
+
+    def settle(self, place: int, result: ProduceResult) -> None:
+        self.results[place] = result
+        self._waiting -= 1
+        if not self._waiting:
+            self.finish()
+
+    def refuse(self, place: int, partition: Partition | None, error: BarnabasError) -> None:
+        self._failure = error
+        code, message = refusal_of(error)
+        self.request.add_error(code)
+        record_errors = (
+            [RecordError(one, message) for one in error.indexes] if isinstance(error, InvalidRecords) else ()
+        )
+        start = _NO_OFFSET if partition is None else _told_start(partition, error)
+        leader = NO_LEADER
+        if code in _WRONG_LEADER:
+            leader = self._leader_of(self.produce.batches[place])
+        self.settle(place, ProduceResult(code, _NO_OFFSET, -1, start, record_errors, message, leader))
+
+    def _leader_of(self, batch: ProduceBatch) -> LeaderAndEpoch:
+        leader = self._handler.replicas.leader_of(batch.topic, batch.index)
+        if leader is not NO_LEADER:
+            if self._leaders is None:
+                self._leaders = []
+            self._leaders.append(leader)
+        return leader
+
+    def finish(self) -> None:
+        request = self.request
+        if self.produce.acks == NO_ACKS:
+            if self._failure is None:
+                request.respond_nothing()
+            else:
+                request.refuse(self._failure)
+            return
+        handler = self._handler
+        endpoints: Sequence[NodeEndpoint] = ()
+        if self._leaders is not None:
+            endpoints = handler.replicas.endpoints_of(self._leaders, request.caller.listener)
+        request.answer(
+            handler.codecs.produced(
+                request.version,
+                request.correlation_id,
+                request.throttle_ms,
+                self.produce.batches,
+                self.results,
+                endpoints,
+            )
+        )
 
 
 def _told_start(partition: Partition, error: BarnabasError) -> Offset:
@@ -184,150 +199,37 @@ def _told_start(partition: Partition, error: BarnabasError) -> Offset:
     is_too_large = isinstance(error, KafkaError) and error.code == ErrorCode.MESSAGE_TOO_LARGE
     if is_of_the_batch or is_too_large or isinstance(error, DiskFailed):
         return _NO_OFFSET
-    return partition.log.log_start_offset
+    return partition.log_start_offset
 
 
-class _SoleAppend:
-    """A request for one partition on its way to the disk. The tick calls it when it is there, or is not to be."""
+class _BatchAppend:
+    """One batch on its way: to the log, and to its acknowledgement. Called when it is committed, or with the error."""
 
-    __slots__ = ("_began", "_client", "_frame", "_handler", "_partition", "_slot", "_sole", "appended")
+    __slots__ = ("_appended", "_pending", "_place", "partition")
 
-    appended: Appended
+    _appended: Appended
 
-    def __init__(
-        self,
-        handler: ProduceHandler,
-        sole: SoleProduce,
-        frame: memoryview,
-        slot: ReplySlot,
-        client: ClientConnection,
-        partition: Partition,
-    ) -> None:
-        self._handler = handler
-        self._sole = sole
-        self._frame = frame
-        self._slot = slot
-        self._client = client
-        self._partition = partition
-        self._began = handler.now()
-
-    def __call__(self, error: DiskFailed | None) -> None:
-        if error is not None:
-            self.refuse(error)
-            return
-        version, correlation_id, _, _, topic, index, _, _ = self._sole
-        base_offset, _, append_time_ms, _ = self.appended
-        log_start_offset = self._partition.log.log_start_offset
-        self._slot.complete(
-            write_sole_reply(version, correlation_id, topic, index, base_offset, append_time_ms, log_start_offset)
-        )
-        handler = self._handler
-        handler.seconds.observe(handler.now() - self._began)
-
-    def refuse(self, error: BarnabasError) -> None:
-        """Answers as the long way does."""
-        request = self._client.request_in(self._frame, self._slot)
-        asked = decode_produce_request(request.version, request.body)
-        pending = _PendingProduce(request, asked.acks, self._handler.replicas)
-        reply: list[ProducePartitionReply] = []
-        (topic,) = asked.topics
-        pending.topics.append(ProduceTopicReply(topic.name, topic.topic_id, reply))
-        pending.refused(reply, topic.partitions[0].index, error, NO_LEADER, _told_start(self._partition, error))
-        pending.settle()
-
-
-class _PartitionAppend:
-    """One batch of a request that may have many, on its way to the disk."""
-
-    __slots__ = ("_partition", "_pending", "_reply", "appended")
-
-    appended: Appended
-
-    def __init__(self, pending: "_PendingProduce", reply: list[ProducePartitionReply], partition: Partition) -> None:
+    def __init__(self, pending: _PendingProduce, place: int) -> None:
         self._pending = pending
-        self._reply = reply
-        self._partition = partition
+        self._place = place
+        self.partition: Partition | None = None
+        """None before it is known that the batch may go there."""
 
-    def __call__(self, error: DiskFailed | None) -> None:
+    def staged(self, appended: Appended) -> None:
+        pending = self._pending
+        self._appended = appended
+        assert self.partition is not None, "a batch is staged for a partition"
+        self.partition.when_committed(appended.last_offset, pending.produce.acks, pending.deadline, self)
+
+    def __call__(self, error: BarnabasError | None) -> None:
         if error is not None:
             self.refuse(error)
             return
-        self._pending.appended(self._reply, self._partition, self.appended)
-        self._pending.settle()
+        assert self.partition is not None, "a batch was staged for a partition"
+        base_offset, _, append_time_ms, _ = self._appended
+        self._pending.settle(
+            self._place, ProduceResult(ErrorCode.NONE, base_offset, append_time_ms, self.partition.log_start_offset)
+        )
 
     def refuse(self, error: BarnabasError) -> None:
-        partition = self._partition
-        self._pending.refused(self._reply, partition.name.partition, error, NO_LEADER, _told_start(partition, error))
-        self._pending.settle()
-
-
-class _PendingProduce:
-    """A request whose partitions are answered one by one; the last one sends the answer."""
-
-    __slots__ = ("_failure", "_leaders", "_replicas", "_request", "_waiting", "acks", "topics")
-
-    def __init__(self, request: Request, acks: int, replicas: Replicas) -> None:
-        self._request = request
-        self._replicas = replicas
-        self._leaders: list[LeaderAndEpoch] = []
-        """Those that the answer names, because the request came to the wrong broker."""
-        self._waiting = 1
-        """Partitions that are on their way to the disk, and one for the request that is still being read."""
-        self._failure: BarnabasError | None = None
-        self.acks = acks
-        self.topics: list[ProduceTopicReply] = []
-
-    def wait(self) -> None:
-        self._waiting += 1
-
-    def appended(self, reply: list[ProducePartitionReply], partition: Partition, appended: Appended) -> None:
-        reply.append(
-            ProducePartitionReply(
-                partition.name.partition,
-                ErrorCode.NONE,
-                appended.base_offset,
-                appended.append_time_ms,
-                partition.log.log_start_offset,
-            )
-        )
-
-    def refused(
-        self,
-        reply: list[ProducePartitionReply],
-        index: int,
-        error: BarnabasError,
-        leader: LeaderAndEpoch,
-        log_start_offset: Offset = _NO_OFFSET,
-    ) -> None:
-        self._failure = error
-        if leader is not NO_LEADER:
-            self._leaders.append(leader)
-        code, message = refusal_of(error)
-        self._request.add_error(code)
-        errors = [RecordError(place, message) for place in error.indexes] if isinstance(error, InvalidRecords) else ()
-        reply.append(
-            ProducePartitionReply(
-                index,
-                code,
-                log_start_offset=log_start_offset,
-                record_errors=errors,
-                error_message=message,
-                current_leader=leader,
-            )
-        )
-
-    def settle(self) -> None:
-        """One of those that were waited for is done."""
-        self._waiting -= 1
-        if self._waiting:
-            return
-        request = self._request
-        if self.acks != NO_ACKS:
-            response = ProduceResponse(self.topics, throttle_time_ms=request.throttle_ms)
-            if self._leaders:
-                response.node_endpoints = self._replicas.endpoints_of(self._leaders, request.listener)
-            request.respond(encode_produce_response(request.version, response))
-        elif self._failure is not None:
-            request.refuse(self._failure)
-        else:
-            request.respond_nothing()
+        self._pending.refuse(self._place, self.partition, error)

@@ -16,11 +16,11 @@ class SyncGroupHandler:
         self._services = services
         self._turns = services.groups.turns
 
-    def __call__(self, request: Request) -> None:
-        self._turns.call(lambda: request.attempt(lambda: self._sync(request)))
+    def __call__(self, request: Request, body: memoryview) -> None:
+        self._turns.call(lambda: request.attempt(lambda: self._sync(request, body)))
 
-    def _sync(self, request: Request) -> None:
-        sync = SyncRequest(*decode_sync_group_request(request.version, request.body))
+    def _sync(self, request: Request, body: memoryview) -> None:
+        sync = SyncRequest(*decode_sync_group_request(request.version, body))
 
         def respond(result: SyncResult | ErrorCode) -> None:
             if isinstance(result, ErrorCode):

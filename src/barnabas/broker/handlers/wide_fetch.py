@@ -7,29 +7,23 @@ that have moved by then.
 import asyncio
 from collections import OrderedDict
 from contextlib import suppress
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
+from typing import TYPE_CHECKING, Final, cast
 
 from barnabas.base.errors import BarnabasError
-from barnabas.base.ids import NO_EPOCH
-from barnabas.base.uuid import ZERO_UUID
-from barnabas.broker.fetch_sessions import Partitions
-from barnabas.broker.handlers.fetch_attempt import ISOLATION_LEVELS, Attempt, wanted_of
+from barnabas.broker.fetch_sessions import Partitions, SessionPartition
+from barnabas.broker.handlers.fetch_attempt import Attempt
 from barnabas.broker.request import Request
 from barnabas.broker.slices import Slices
+from barnabas.net.replies import Reply
 from barnabas.replication.partition import Partition
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.errors import MalformedRequest
-from barnabas.wire.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from barnabas.wire.fetch_response import encode_fetch_response_in_steps
-from barnabas.wire.messages import decode_request_in_steps
-from barnabas.wire.steps import Steps
+from barnabas.wire.codecs import fetch_frame
+from barnabas.wire.errors import KafkaError
+from barnabas.wire.fetch import FetchResult, PartitionKey, decode_fetch_in_steps, encode_fetched_in_steps
+from barnabas.wire.leaders import LeaderAndEpoch
 
 if TYPE_CHECKING:
     from barnabas.broker.handlers.fetch import FetchHandler
 
-NOTHING: Final = memoryview(b"")
 _READ_TOGETHER: Final = 20
 
 
@@ -39,26 +33,27 @@ class WideFetches:
         self._loop = loop
         self._slices = slices
 
-    async def serve(self, request: Request) -> None:
+    async def serve(self, request: Request, body: memoryview) -> None:
         """From the bytes to the answer."""
         slices = self._slices
         await slices.begin()
         request.check_wanted()
-        fetch = await slices.finish(decode_wide_fetch(request.version, request.body), request.check_wanted)
-        request.body = NOTHING  # so that the buffer it arrived in does not wait, too
-        if fetch.isolation_level not in ISOLATION_LEVELS:
-            raise MalformedRequest(f"there is no isolation level {fetch.isolation_level}")
-        wanted: Partitions = OrderedDict()
-        async for key, one in slices.each(wanted_of(fetch)):
-            wanted[key] = one
-        plan = self._handler.plan(request, fetch, wanted)
-        fetch.topics = ()  # given back now, so that not everything is given back at the end, at once
-        if plan is not None:
-            await self.answer(self._handler.attempt(request, fetch, plan))
+        fetch = await slices.finish(decode_fetch_in_steps(request.version, body), request.check_wanted)
+        del body  # so that the buffer it arrived in does not wait, too
+        try:
+            self._handler.check(fetch)
+            wanted: Partitions = OrderedDict()
+            async for one in slices.each(fetch.wanted):
+                wanted[one.key] = SessionPartition(one)
+            plan = self._handler.plan_wide(request, fetch, wanted)
+        except KafkaError as error:
+            self._handler.refuse(request, fetch, error.code)
+        else:
+            await self.answer(Attempt(self._handler, request, fetch._replace(wanted=[]), plan))
 
     async def answer(self, attempt: Attempt) -> None:
         try:
-            if not await self._read(attempt) and attempt.fetch.wait_ms_max > 0:
+            if not await self._read(attempt) and attempt.fetch.wait_ms > 0:
                 attempt.release()
                 await self._wait(attempt)
             await self._respond(attempt)
@@ -66,9 +61,9 @@ class WideFetches:
             attempt.release()
 
     async def _read(self, attempt: Attempt) -> bool:
-        """Whether what was found is to be answered at once."""
+        """Whether what was found should be answered at once."""
         attempt.begin()
-        plan = tuple(attempt.plan)  # a later request of its session may change the session meanwhile
+        plan = tuple(attempt.plan.partitions.items())  # a later request may change the session meanwhile
         async for start in self._slices.each(range(0, len(plan), _READ_TOGETHER)):
             attempt.read_some(plan[start : start + _READ_TOGETHER])
         return attempt.is_enough
@@ -83,12 +78,12 @@ class WideFetches:
             is_over |= partition.is_closed
             moved.set()
 
-        ends = self._loop.time() + attempt.fetch.wait_ms_max / 1000
+        ends = self._loop.time() + attempt.fetch.wait_ms / 1000
         partitions: list[Partition] = []
         try:
-            async for key, _ in self._slices.each(tuple(attempt.plan)):
+            async for key in self._slices.each(tuple(attempt.plan.partitions)):
                 with suppress(BarnabasError):  # the next look finds what is wrong with it
-                    partition = attempt.find(key)
+                    partition = self._handler.replicas.find(key.topic, key.partition)
                     partition.watchers[note] = None
                     partitions.append(partition)
                     is_over |= partition.is_closed
@@ -106,46 +101,17 @@ class WideFetches:
 
     async def _respond(self, attempt: Attempt) -> None:
         request = attempt.request
-        gathered = self._handler.gathered()
-        async for key, reply in self._slices.each(attempt.told()):
-            gathered.add(key, reply)
-        steps = encode_fetch_response_in_steps(request.version, gathered.response(request, attempt.plan))
+        results: list[tuple[PartitionKey, FetchResult]] = []
+        leaders: list[LeaderAndEpoch] = []
+        async for found in self._slices.each(attempt.found):
+            attempt.tell(found, results, leaders)
+        steps = encode_fetched_in_steps(
+            request.version,
+            results,
+            session_id=attempt.plan.session_id,
+            throttle_ms=request.throttle_ms,
+            endpoints=self._handler.endpoints_of(request, leaders),
+        )
         encoded = await self._slices.finish(steps, request.check_wanted)
         attempt.forget()
-        self._handler.send(request, encoded)
-
-
-def decode_wide_fetch(version: int, body: memoryview) -> Steps[FetchRequest]:
-    """As `decode_fetch_request`, through kio's classes."""
-    message = yield from decode_request_in_steps(ApiKey.FETCH, version, body)
-    fetch = FetchRequest(message.max_wait // timedelta(milliseconds=1), message.min_bytes, message.max_bytes)
-    fetch.isolation_level = message.isolation_level
-    fetch.session_id = getattr(message, "session_id", fetch.session_id)
-    fetch.session_epoch = getattr(message, "session_epoch", fetch.session_epoch)
-    fetch.replica_id = getattr(getattr(message, "replica_state", message), "replica_id", fetch.replica_id)
-    topics = []
-    for topic in message.topics:
-        partitions = []
-        for one in topic.partitions:
-            partitions.append(_partition(one))
-            yield
-        topics.append(FetchTopic(*_name_and_id(topic), partitions))
-    fetch.topics = topics
-    forgotten = getattr(message, "forgotten_topics_data", ())
-    fetch.forgotten_topics = [ForgottenTopic(*_name_and_id(topic), topic.partitions) for topic in forgotten]
-    return fetch
-
-
-def _name_and_id(topic: Any) -> tuple[str, UUID]:
-    return getattr(topic, "topic", ""), getattr(topic, "topic_id", None) or ZERO_UUID
-
-
-def _partition(one: Any) -> FetchPartition:
-    return FetchPartition(
-        one.partition,
-        getattr(one, "current_leader_epoch", NO_EPOCH),
-        one.fetch_offset,
-        getattr(one, "last_fetched_epoch", NO_EPOCH),
-        getattr(one, "log_start_offset", -1),
-        one.partition_max_bytes,
-    )
+        request.answer(cast(Reply, fetch_frame(request.version, request.correlation_id, encoded)))

@@ -15,7 +15,7 @@ from barnabas.records.builder import Header
 from barnabas.records.columns import decode_run
 from barnabas.records.kernel import scan_batches
 from barnabas.records.results import Columns
-from barnabas.wire.fetch_response import AbortedTransaction
+from barnabas.wire.fetch import AbortedTransaction
 
 OFFSET_MAX: Final = 2**63 - 1
 

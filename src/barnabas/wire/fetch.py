@@ -213,7 +213,7 @@ def decode_fetch_in_steps(version: int, body: memoryview) -> Steps[Fetch]:
 
 def _decode(version: int, data: memoryview) -> Steps[Fetch]:
     is_flexible, has_topic_ids = version >= FLEXIBLE_FROM, version >= TOPIC_ID_FROM
-    replica_id, start, position = _decode_start(version, data)
+    replica_id, limits, position = _decode_start(version, data)
     wanted: list[Wanted] = []
     topic_count, position = read_count(data, position, is_flexible)
     for _ in range(topic_count):
@@ -242,18 +242,26 @@ def _decode(version: int, data: memoryview) -> Steps[Fetch]:
         if 1 in tagged and version >= REPLICA_STATE_FROM:
             replica_id, replica_epoch = _REPLICA_STATE.unpack_from(tagged[1])
             skip_tagged_fields(tagged[1], _REPLICA_STATE.size)  # its own, which may be damaged, too
-    return Fetch(*start, wanted, forgotten, rack_id, replica_id, replica_epoch, cluster_id)
+    return Fetch(*limits, wanted, forgotten, rack_id, replica_id, replica_epoch, cluster_id)
 
 
-def _decode_start(version: int, data: memoryview) -> tuple[int, tuple[int, ...], int]:
+_Limits: TypeAlias = tuple[int, int, int, int, int, int]
+"""The first six fields of a `Fetch`."""
+
+
+def _decode_start(version: int, data: memoryview) -> tuple[int, _Limits, int]:
     """The replica's id, the limits with the session, and where they end."""
+    replica_id, session_id, session_epoch = -1, 0, -1
     if version >= REPLICA_STATE_FROM:
-        return -1, _REPLICA_STATE_START.unpack_from(data), _REPLICA_STATE_START.size
-    if version >= SESSION_FROM:
-        replica_id, *start = _SESSION_START.unpack_from(data)
-        return replica_id, tuple(start), _SESSION_START.size
-    replica_id, *start = _START.unpack_from(data)
-    return replica_id, (*start, 0, -1), _START.size
+        layout = _REPLICA_STATE_START
+        wait_ms, bytes_min, bytes_max, isolation_level, session_id, session_epoch = layout.unpack_from(data)
+    elif version >= SESSION_FROM:
+        layout = _SESSION_START
+        replica_id, wait_ms, bytes_min, bytes_max, isolation_level, session_id, session_epoch = layout.unpack_from(data)
+    else:
+        layout = _START
+        replica_id, wait_ms, bytes_min, bytes_max, isolation_level = layout.unpack_from(data)
+    return replica_id, (wait_ms, bytes_min, bytes_max, isolation_level, session_id, session_epoch), layout.size
 
 
 def _decode_wanted(version: int, topic: TopicKey, data: memoryview, position: int) -> tuple[Wanted, int]:

@@ -19,6 +19,7 @@ copy: they are valid as long as the frame's buffer is left alone, and may hold a
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -64,7 +65,7 @@ class ProduceBatch(NamedTuple):
     """What a request has for one partition."""
 
     topic: TopicKey
-    index: int
+    partition: int
     records: Buffer | None
 
 
@@ -77,7 +78,8 @@ class Produce(NamedTuple):
     batches: list[ProduceBatch]
 
 
-class RecordError(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RecordError:
     index: int
     """Of the record in its batch."""
     message: str | None
@@ -170,7 +172,7 @@ def _by_topic(
             if last is not None:
                 yield last, indexed
             last, indexed = batch.topic, []
-        indexed.append((batch.index, result))
+        indexed.append((batch.partition, result))
     if last is not None:
         yield last, indexed
 

@@ -162,7 +162,7 @@ class _PendingProduce:
         self.settle(place, ProduceResult(code, _NO_OFFSET, -1, start, record_errors, message, leader))
 
     def _leader_of(self, batch: ProduceBatch) -> LeaderAndEpoch:
-        leader = self._handler.replicas.leader_of(batch.topic, batch.index)
+        leader = self._handler.replicas.leader_of(batch.topic, batch.partition)
         if leader is not NO_LEADER:
             if self._leaders is None:
                 self._leaders = []

@@ -19,14 +19,16 @@ from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.filesystem import LocalFileSystem
 from barnabas.broker.app import Broker, BrokerParts
-from barnabas.broker.request import Request
+from barnabas.broker.authorizer import AllowAll, Authorizer
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.table import MemoryTable
+from barnabas.net.replies import BUFFER_TYPES
 from barnabas.records.builder import BatchBuilder
 from barnabas.replication.partition import Partition
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.framing import LENGTH_BYTES, RequestHeader, parse_response_header
-from barnabas.wire.messages import decode_response, write_request, write_response
+from barnabas.wire.codecs import Codecs, default_codecs
+from barnabas.wire.framing import LENGTH_BYTES, parse_response_header, request_start
+from barnabas.wire.messages import decode_response, write_request
 
 NODE_ID = 1
 LISTENER = "PLAINTEXT"
@@ -43,17 +45,18 @@ class ServedBroker:
 
     async def ask_bytes(self, key: ApiKey, version: int, request_body: bytes) -> Any:
         """The same for what no client would write."""
-        header = RequestHeader(key, version, 1, self.client_id, 0)
-        body = memoryview(request_body)
-        direct = self.broker.dispatcher.direct.get(key)
-        if direct is not None:
-            slot = _FutureSlot()
-            direct(Request(header, body, slot, LISTENER, "127.0.0.1", self.broker.dispatcher))
-            reply = memoryview(await slot.reply)[LENGTH_BYTES:]
-            return decode_response(key, version, reply[parse_response_header(key, version, reply).body_position :])
-        request = Request(header, body, _NoSlot(), LISTENER, "127.0.0.1", self.broker.dispatcher)
-        answer = await self.broker.dispatcher.values_for(request)
-        return decode_response(key, version, write_response(key, version, answer))
+        reply = await self.ask_frame(key, version, request_body)
+        return decode_response(key, version, reply[parse_response_header(key, version, reply).body_position :])
+
+    async def ask_frame(self, key: ApiKey, version: int, request_body: bytes) -> memoryview:
+        """The frame of the answer, its header included. The request goes the road of every request."""
+        start = request_start(key, version, 1, self.client_id, len(request_body))
+        slot: Any = _FutureSlot()
+        client = self.broker.dispatcher.connect(LISTENER, "127.0.0.1")
+        client.on_request(slot, memoryview(bytearray(start + request_body))[LENGTH_BYTES:])
+        reply = await slot.reply
+        whole = reply if isinstance(reply, bytes) else b"".join(_bytes_of(piece) for piece in reply)
+        return memoryview(whole)[LENGTH_BYTES:]
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         answer = await self.ask(
@@ -107,7 +110,7 @@ class ServedBroker:
 
 
 class _FutureSlot:
-    """For handlers that answer by themselves."""
+    """Where an answer goes."""
 
     is_abandoned = False
 
@@ -121,16 +124,12 @@ class _FutureSlot:
         self.reply.set_exception(error)
 
 
-class _NoSlot:
-    """Handlers of this kind return their answer."""
-
-    is_abandoned = False
-
-    def complete(self, reply: object) -> None:
-        raise AssertionError("a handler answered by itself")
-
-    def fail(self, error: BaseException) -> None:
-        raise AssertionError("a handler refused by itself") from error
+def _bytes_of(piece: Any) -> bytes:
+    if isinstance(piece, BUFFER_TYPES):
+        return bytes(piece)
+    data = piece.file.read_at(piece.length, piece.position)
+    piece.release()
+    return bytes(data)
 
 
 def new_topic(
@@ -158,6 +157,8 @@ async def served_broker(
     table: MemoryTable | None = None,
     has_metadata_file: bool = False,
     clock: Clock | None = None,
+    codecs: Codecs | None = None,
+    authorizer: Authorizer | None = None,
     **settings: str,
 ) -> AsyncIterator[ServedBroker]:
     """Settings have underscores for dots. With a table given, or a file, a second start finds what the first left."""
@@ -169,6 +170,13 @@ async def served_broker(
     }
     if table is None and not has_metadata_file:
         table = MemoryTable()
-    parts = BrokerParts(LocalFileSystem(), clock or SystemClock(), Random(7), metadata_table=table)
+    parts = BrokerParts(
+        LocalFileSystem(),
+        clock or SystemClock(),
+        Random(7),
+        metadata_table=table,
+        codecs=codecs or default_codecs(),
+        authorizer=authorizer or AllowAll(),
+    )
     async with Broker(BrokerSettings(texts), parts) as broker:
         yield ServedBroker(broker)

@@ -18,7 +18,8 @@ from kio.schema.errors import ErrorCode
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.filesystem import LocalFileSystem
-from barnabas.broker.app import Broker, BrokerParts
+from barnabas.broker.app import Broker
+from barnabas.broker.parts import BrokerParts
 from barnabas.broker.request import Request
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.table import MemoryTable

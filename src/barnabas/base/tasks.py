@@ -53,7 +53,8 @@ class Tasks:
 
     async def stop(self) -> None:
         """Cancels each and waits for its end, the latest first."""
-        for task in reversed(tuple(self._tasks)):
+        while self._tasks:
+            task = next(reversed(self._tasks))
             task.cancel()
             await asyncio.wait([task])
-        await asyncio.sleep(0)  # for their last callbacks
+            await asyncio.sleep(0)  # `_ended` is called

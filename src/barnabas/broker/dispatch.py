@@ -23,6 +23,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.supervision import report_bug
 from barnabas.broker.request import Request
 from barnabas.broker.request_measures import RequestMeasures
 from barnabas.broker.slices import Slices
@@ -74,9 +75,7 @@ class Dispatcher:
         handlers: Mapping[int, Handler],
         slices: Slices,
         measures: RequestMeasures,
-        on_bug: Callable[[BaseException], None],
     ) -> None:
-        """`on_bug` is called with a failed assertion, which stops the broker."""
         assert set(direct) | set(handlers) == set(APIS), "every API that is advertised has a handler"
         self.loop = loop
         self.shortcuts = shortcuts
@@ -85,8 +84,7 @@ class Dispatcher:
         self.measures = measures
         self._slices = slices
         self._quiet_until: dict[int, float] = {}
-        self._on_bug = on_bug
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self.fault: Fault | None = None
 
     def connect(self, connection: Connection) -> "ClientConnection":
@@ -104,11 +102,11 @@ class Dispatcher:
         api = APIS[api_key].name if api_key in APIS else "unknown"
         self.measures.bugs.of(api).value += 1
         now = self.loop.time()
-        if now >= self._quiet_until.get(api_key, now):
+        if isinstance(bug, AssertionError):
+            report_bug(self.loop, f"a failed assertion in a {api} request", bug)
+        elif now >= self._quiet_until.get(api_key, now):
             self._quiet_until[api_key] = now + _LOGGED_SECONDS
             logger.error("a %s request failed by a mistake of the broker's own", api, exc_info=bug)
-        if isinstance(bug, AssertionError):
-            self._on_bug(bug)
         return RequestFailed(f"{api}: a mistake of the broker's own")
 
     def handle(self, request: Request) -> None:
@@ -120,11 +118,11 @@ class Dispatcher:
 
     def _start(self, request: Request, work: Work) -> None:
         task = self.loop.create_task(self._run(request, work))
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(partial(self._end, request))
 
     def _end(self, request: Request, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        del self._tasks[task]
         if not task.cancelled() and (bug := task.exception()) is not None:
             request.refuse(self.mistake(request.api_key, bug))
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import uvloop
 
@@ -162,9 +163,9 @@ async def _main() -> None:
         def handler(connection: Connection) -> _Echo:
             return _Echo(file)
 
-        server = Server(SocketNetwork(), handler, ServerOptions())
+        server = Server(SocketNetwork(), ServerOptions(), ThreadPoolExecutor(4))
         port = (await server.listen(ListenerSpec("BENCH", "127.0.0.1", 0))).port
-        server.accept()
+        server.accept(handler)
         for connections, depth in ((1, 1), (64, 1), (64, 5)):
             await _measure(server, port, "small", connections, depth, SMALL_REQUEST)
         await _measure(server, port, "128 KB in", 1, 5, BIG_REQUEST)

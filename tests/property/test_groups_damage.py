@@ -38,6 +38,7 @@ from barnabas.storage.settings import LogConfig
 from barnabas.wire.errors import ErrorCode
 from tests.support.group_coordinator import MemoryPartition, Rig, turns
 from tests.support.group_records import EMPTY_GROUP_VALUES, GROUP_KEY, GROUP_VALUES, OFFSET_KEY, OFFSET_VALUES
+from tests.support.inline_executor import InlineExecutor
 from tests.support.log_directories import TOPIC_ID, open_manager
 
 GROUP = "g"
@@ -131,7 +132,7 @@ class DamagedLog:
             log.append(batch_of([(b"%d-%d" % (number, one), b"v" * 20) for one in range(3)], 0), 0)
             log.write()
         log.advance_high_watermark(log.end_offset)
-        self.partition = ServedLeadership(Partition(PARTITION, TOPIC_ID, log), None)  # type: ignore[arg-type] # only read
+        self.partition = ServedLeadership(Partition(PARTITION, TOPIC_ID, log), None, InlineExecutor())  # type: ignore[arg-type] # only read
         self._places = [
             (f"{segment.base_offset:020d}.log", position, header.size_bytes)
             for segment in log.segments

@@ -18,8 +18,9 @@ from kio.schema.errors import ErrorCode
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.filesystem import LocalFileSystem
-from barnabas.broker.app import Broker, BrokerParts
+from barnabas.broker.app import Broker
 from barnabas.broker.authorizer import AllowAll, Authorizer
+from barnabas.broker.parts import BrokerParts
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.table import MemoryTable
 from barnabas.net.replies import BUFFER_TYPES
@@ -52,7 +53,7 @@ class ServedBroker:
         """The frame of the answer, its header included. The request goes the road of every request."""
         start = request_start(key, version, 1, self.client_id, len(request_body))
         slot: Any = _FutureSlot()
-        client = self.broker.dispatcher.connect(LISTENER, "127.0.0.1")
+        client = self.broker.dispatcher.connect(_Peer())
         client.on_request(slot, memoryview(bytearray(start + request_body))[LENGTH_BYTES:])
         reply = await slot.reply
         whole = reply if isinstance(reply, bytes) else b"".join(_bytes_of(piece) for piece in reply)
@@ -107,6 +108,13 @@ class ServedBroker:
         partition.append(batch.build())
         partition.log.write()
         partition.commit(partition.log.end_offset)
+
+
+class _Peer:
+    """A client, as far as a dispatcher sees it."""
+
+    listener_name = LISTENER
+    peer_host = "127.0.0.1"
 
 
 class _FutureSlot:

@@ -5,8 +5,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import Any
 
-import pytest
-
 from barnabas.base.clock import ManualClock
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.filesystem import Buffer
@@ -20,12 +18,15 @@ from barnabas.groups.requests import JoinRequest, OffsetToCommit, SyncRequest
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard
 from barnabas.records.batch import Codec, read_header
+from tests.support.inline_executor import InlineExecutor
 
 COMMIT_TIMEOUT_MS = 5000
 
 
 class MemoryPartition:
     """A `LedPartition` whose appends count when `commit` is called."""
+
+    workers = InlineExecutor()
 
     def __init__(self, index: int = 0, batches: list[bytearray] | None = None) -> None:
         self.index = index
@@ -110,7 +111,6 @@ class Rig:
             commit_timeout_ms=COMMIT_TIMEOUT_MS,
             on_events=self._hear,
             on_removed=self.removed.append,
-            on_bug=lambda bug: pytest.fail(f"{bug!r}"),
         )
 
     def _hear(self, events: Sequence[StoryEvent]) -> None:

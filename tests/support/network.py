@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import uvloop
@@ -111,18 +112,20 @@ async def serving(
     spec: ListenerSpec | None = None,
 ) -> AsyncIterator[Served]:
     served = Served(answer)
+    executor = ThreadPoolExecutor(4)
     served.server = Server(
         SocketNetwork(),
-        served.make_handler,
         options or ServerOptions(),
+        executor,
         on_file_failure=served.file_failures.append,
     )
     served.listener = await served.server.listen(spec or ListenerSpec("TEST", "127.0.0.1", 0))
-    served.server.accept()
+    served.server.accept(served.make_handler)
     try:
         yield served
     finally:
         await served.server.stop(grace_seconds=1)
+        executor.shutdown()
 
 
 async def until(condition: Callable[[], bool]) -> None:

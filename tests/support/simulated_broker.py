@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 from barnabas.base.clock import SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.filesystem import disk_error
-from barnabas.broker.app import Broker, BrokerParts
+from barnabas.broker.app import Broker
+from barnabas.broker.parts import BrokerParts
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.table import MemoryTable
 from barnabas.metadata.tree import TreeNode

@@ -14,7 +14,8 @@ from typing import Any
 
 from barnabas.base.clock import ManualClock
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.app import Broker, BrokerParts
+from barnabas.broker.app import Broker
+from barnabas.broker.parts import BrokerParts
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.table import MemoryTable
 from barnabas.records.batch import split_batches
@@ -286,9 +287,7 @@ class Serving:
                 assert (one["leader_id"], one["offline_replicas"]) == ((-1, [1]) if is_failing else (1, [])), name
 
     def check_alive(self) -> None:
-        assert not self.broker._bug.done(), f"{self.files.failed}: the broker stops"
-        for task in self.broker._tasks:
-            assert not task.done(), f"{self.files.failed}: {task}"
+        assert self.broker.failure is None, f"{self.files.failed}: the broker stops"
 
     def check_offline(self) -> None:
         assert [one.path for one in self.broker.logs.offline_directories] == [self.two.failing], self.files.failed

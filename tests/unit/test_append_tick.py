@@ -9,6 +9,7 @@ from barnabas.base.clock import ManualClock
 from barnabas.base.errors import DiskFailed
 from barnabas.replication.partition import Partition
 from barnabas.replication.tick import AppendTick
+from tests.support.inline_executor import InlineExecutor
 from tests.support.network import run
 
 
@@ -71,13 +72,12 @@ class Scene:
     def __init__(self) -> None:
         self.partition = PlayedPartition()
         self.failures: list[DiskFailed] = []
-        self.bugs: list[BaseException] = []
         self.tick = AppendTick(
             asyncio.get_running_loop(),
             ManualClock(0),
+            InlineExecutor(),
             lambda _, error: self.failures.append(error),
             lambda: None,
-            self.bugs.append,
         )
 
     def append(self) -> "asyncio.Future[DiskFailed | None]":

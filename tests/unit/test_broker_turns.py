@@ -2,14 +2,11 @@
 
 import asyncio
 from functools import partial
+from typing import Any
 
 import pytest
 
 from barnabas.broker.turns import Turns
-
-
-def _fail(bug: BaseException) -> None:
-    raise AssertionError from bug
 
 
 async def _some_turns() -> None:
@@ -19,7 +16,7 @@ async def _some_turns() -> None:
 
 def test_few_are_done_at_once_and_many_in_order_over_several_turns() -> None:
     async def scenario() -> None:
-        turns = Turns(asyncio.get_running_loop(), _fail, together_max=3)
+        turns = Turns(asyncio.get_running_loop(), together_max=3)
         served: list[int] = []
         for number in range(10):
             turns.call(partial(served.append, number))
@@ -35,7 +32,7 @@ def test_few_are_done_at_once_and_many_in_order_over_several_turns() -> None:
 
 def test_work_that_asks_for_more_work_does_not_overtake_what_waits() -> None:
     async def scenario() -> None:
-        turns = Turns(asyncio.get_running_loop(), _fail, together_max=1)
+        turns = Turns(asyncio.get_running_loop(), together_max=1)
         served: list[str] = []
 
         def first() -> None:
@@ -52,7 +49,7 @@ def test_work_that_asks_for_more_work_does_not_overtake_what_waits() -> None:
 
 def test_turns_that_are_over_leave_no_task_behind() -> None:
     async def scenario() -> None:
-        turns = Turns(asyncio.get_running_loop(), _fail)
+        turns = Turns(asyncio.get_running_loop())
         turns.call(lambda: None)
         await _some_turns()
         assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -66,7 +63,7 @@ def test_turns_that_are_over_leave_no_task_behind() -> None:
 @pytest.mark.parametrize("turns_between", range(6))
 def test_storm_that_comes_just_when_the_last_one_ends_is_served(turns_between: int) -> None:
     async def scenario() -> None:
-        turns = Turns(asyncio.get_running_loop(), _fail, together_max=2)
+        turns = Turns(asyncio.get_running_loop(), together_max=2)
         served: list[int] = []
         turns.call(lambda: None)
         for _ in range(turns_between):
@@ -81,8 +78,10 @@ def test_storm_that_comes_just_when_the_last_one_ends_is_served(turns_between: i
 
 def test_mistake_in_work_that_waited_is_told_and_the_next_call_goes_on() -> None:
     async def scenario() -> None:
-        bugs: list[BaseException] = []
-        turns = Turns(asyncio.get_running_loop(), bugs.append, together_max=1)
+        bugs: list[dict[str, Any]] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: bugs.append(context))
+        turns = Turns(loop, together_max=1)
 
         def mistaken() -> None:
             raise AssertionError("a mistake")
@@ -91,7 +90,7 @@ def test_mistake_in_work_that_waited_is_told_and_the_next_call_goes_on() -> None
         turns.call(lambda: served.append("first"))
         turns.call(mistaken)
         await _some_turns()
-        assert [str(bug) for bug in bugs] == ["a mistake"]
+        assert [str(bug["exception"]) for bug in bugs] == ["a mistake"]
         turns.call(lambda: served.append("second"))
         await _some_turns()
         assert served == ["first", "second"]

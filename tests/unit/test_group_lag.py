@@ -59,9 +59,7 @@ class Scene:
 async def scene_of(directory: Path, partitions: int = 1, **configs: str) -> AsyncIterator[Scene]:
     async with served_broker(directory, **SETTINGS) as served:
         await served.create("orders", partitions, **configs)
-        lags = served.broker._group_lags
-        assert lags is not None
-        yield Scene(served, lags)
+        yield Scene(served, served.broker.running.group_lags)
 
 
 def test_lag_is_counted_from_the_committed_offset_to_the_end(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from barnabas.groups.loading import Damage, read_records
 from barnabas.groups.partitions import WhenFailed
 from barnabas.records.batch import Codec, read_header
 from barnabas.records.builder import BatchBuilder
+from tests.support.inline_executor import InlineExecutor
 
 Pair = tuple[bytes, bytes | None]
 
@@ -19,6 +20,7 @@ Pair = tuple[bytes, bytes | None]
 class StoredPartition:
     """A `LedPartition` that is only read: the batch that holds an offset whole, and what follows cut at the limit."""
 
+    workers = InlineExecutor()
     index = 0
     leader_epoch = 0
     start_offset = 0

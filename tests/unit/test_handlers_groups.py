@@ -12,6 +12,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from barnabas.base.metrics import Metrics
+from barnabas.broker.assembly import make_dispatcher
 from barnabas.broker.authorizer import Operation, Resource
 from barnabas.broker.request import Request
 from barnabas.groups.history import HISTORY_TOPIC, decode_history
@@ -224,7 +225,7 @@ def test_topic_that_comes_while_the_broker_stops_does_not_hold_the_stop(tmp_path
         async with served_broker(tmp_path, **ONE) as broker:
             broker.broker.groups.close()
             await broker.create("late")
-            assert not any(task.done() for task in broker.broker._tasks)
+            assert broker.broker.failure is None
 
     run(scenario())
 
@@ -449,10 +450,10 @@ class DenyTopics:
 
 
 def serve_with(broker: ServedBroker, authorizer: Any) -> None:
-    app = broker.broker
-    app.services = replace(app.services, authorizer=authorizer)
-    app.metrics = Metrics()  # handlers name theirs once
-    served, wanted = app.dispatcher, app._make_dispatcher(asyncio.get_running_loop())
+    app, core = broker.broker, broker.broker.running.core
+    services = replace(app.services, authorizer=authorizer)
+    loop = asyncio.get_running_loop()
+    served, wanted = app.dispatcher, make_dispatcher(loop, services, core.tick, core.admission, Metrics())
     served.handlers, served.direct, served.shortcuts = wanted.handlers, wanted.direct, wanted.shortcuts
     assert not served.shortcuts, "they ask nobody"
 

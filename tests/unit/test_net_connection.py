@@ -102,7 +102,7 @@ class _RecordingTransport:
 def test_replies_of_one_read_and_of_one_tick_leave_in_one_write() -> None:
     async def scenario() -> None:
         async with serving(answer=None) as served:
-            connection = served.server.admit("TEST", ("127.0.0.1", 1))
+            connection = served.server.admit("TEST", ("127.0.0.1", 1), served.make_handler)
             assert connection is not None
             transport = _RecordingTransport()
             connection.connection_made(transport)  # type: ignore[arg-type]

@@ -10,8 +10,9 @@ import pytest
 
 from barnabas.base.clock import SystemClock
 from barnabas.base.filesystem import LocalFile, LocalFileSystem, disk_error
-from barnabas.broker.app import Broker, BrokerParts
+from barnabas.broker.app import Broker
 from barnabas.broker.health import BrokerState
+from barnabas.broker.parts import BrokerParts
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.table import MemoryTable
 from barnabas.replication.workers import perform

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.logs import RepeatedWarning, fields
+from barnabas.base.tasks import Tasks
 from barnabas.broker.audit import partitions_text
 from barnabas.metadata.image import INTERNAL_TOPICS, ClusterImage
 from barnabas.metadata.topics import TopicWriter
@@ -38,18 +39,19 @@ class AskedTopic(NamedTuple):
 class AutoCreation:
     def __init__(self, topics: TopicWriter) -> None:
         self._topics = topics
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._refusals = RepeatedWarning(logger, asyncio.get_running_loop().time)
+        loop = asyncio.get_running_loop()
+        self._tasks = Tasks(loop)
+        self._creating: dict[str, asyncio.Task[None]] = {}
+        self._refusals = RepeatedWarning(logger, loop.time)
 
     def begin(self, image: ClusterImage, topic: AskedTopic) -> None:
         """Internal topics are left to their coordinators; Kafka's metadata log is no topic of ours."""
         name = topic.name
         is_reserved = name in INTERNAL_TOPICS or name == CLUSTER_METADATA.topic
-        if is_reserved or name in self._tasks or len(self._tasks) >= _TOGETHER_MAX:
+        if is_reserved or name in self._creating or len(self._creating) >= _TOGETHER_MAX:
             return
-        task = asyncio.get_running_loop().create_task(self._create(image, topic))
-        self._tasks[name] = task
-        task.add_done_callback(lambda _: self._tasks.pop(name, None))
+        task = self._creating[name] = self._tasks.start(self._create(image, topic))
+        task.add_done_callback(lambda _: self._creating.pop(name, None))
 
     async def _create(self, image: ClusterImage, topic: AskedTopic) -> None:
         name, partition_count, replication_factor, asked_by = topic
@@ -68,7 +70,4 @@ class AutoCreation:
             )
 
     async def stop(self) -> None:
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.stop()

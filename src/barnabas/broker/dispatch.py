@@ -29,9 +29,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.supervision import report_bug
 from barnabas.broker.caller import Caller
 from barnabas.broker.request import Request
 from barnabas.broker.request_measures import RequestMeasures
@@ -70,6 +71,13 @@ READING: Final = frozenset(
 """Requests that change nothing."""
 _LOGGED_SECONDS: Final = 60.0
 """Mistakes of one API are logged once in this time, so that nobody fills a disk with their traces."""
+
+
+class Peer(Protocol):
+    """A connection, as far as it tells who is at the other end."""
+
+    listener_name: str
+    peer_host: str
 
 
 class RequestFailed(BarnabasError):  # noqa: N818 - a fact about a request, named as one
@@ -118,17 +126,15 @@ class Dispatcher:
         codecs: Codecs,
         slices: Slices,
         measures: RequestMeasures,
-        on_bug: Callable[[BaseException], None],
     ) -> None:
-        """`rows` has one for every API. `on_bug` is called with a failed assertion, which stops the broker."""
+        """`rows` has one for every API."""
         assert set(rows) == set(APIS), "every API that is advertised has a handler"
         self.loop = loop
         self.codecs = codecs
         self.measures = measures
         self._slices = slices
         self._quiet_until: dict[int, float] = {}
-        self._on_bug = on_bug
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self.routes: Mapping[int, Route] = {key: self._route(ApiKey(key), row) for key, row in rows.items()}
         self.fault: Fault | None = None
         """Set while a test has one pending."""
@@ -140,19 +146,19 @@ class Dispatcher:
             return Route(api_key, row.decode, row.handler, self.codecs, self.measures)
         return Route(api_key, decode_nothing, partial(self._later, row), self.codecs, self.measures)
 
-    def connect(self, listener: str, host: str) -> "ClientConnection":
-        return ClientConnection(self, Caller(listener, host))
+    def connect(self, peer: Peer) -> "ClientConnection":
+        return ClientConnection(self, Caller(peer.listener_name, peer.peer_host))
 
     def mistake(self, api_key: int, bug: BaseException) -> RequestFailed:
         """What to close a request's connection with after an exception that it should not have raised."""
         api = APIS[api_key].name if api_key in APIS else "unknown"
         self.measures.bugs.of(api).value += 1
         now = self.loop.time()
-        if now >= self._quiet_until.get(api_key, now):
+        if isinstance(bug, AssertionError):
+            report_bug(self.loop, f"a failed assertion in a {api} request", bug)
+        elif now >= self._quiet_until.get(api_key, now):
             self._quiet_until[api_key] = now + _LOGGED_SECONDS
             logger.error("a %s request failed by a mistake of the broker's own", api, exc_info=bug)
-        if isinstance(bug, AssertionError):
-            self._on_bug(bug)
         return RequestFailed(f"{api}: a mistake of the broker's own")
 
     def serve(self, request: Request, asked: Any) -> None:
@@ -164,11 +170,11 @@ class Dispatcher:
     def start(self, request: Request, work: Work) -> None:
         """Does what is left of a request in a task of its own."""
         task = self.loop.create_task(self._run(request, work))
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(partial(self._end, request))
 
     def _end(self, request: Request, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        del self._tasks[task]
         if not task.cancelled() and (bug := task.exception()) is not None:
             request.refuse(self.mistake(request.api_key, bug))
 

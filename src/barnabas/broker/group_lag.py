@@ -23,6 +23,7 @@ from typing import Final, NamedTuple, TypeAlias
 from barnabas.base.errors import DiskFailed
 from barnabas.base.ids import NO_TIMESTAMP, Offset, TimestampMs
 from barnabas.base.metrics import LabelValues
+from barnabas.base.tasks import Tasks
 from barnabas.groups.coordinator import GroupCoordinator
 from barnabas.records.batch import BatchHeader
 from barnabas.replication.partition import Partition
@@ -71,6 +72,7 @@ class GroupLags:
         self._replicas = replicas
         self._workers = workers
         self._last = _Round()
+        self._tasks = Tasks(asyncio.get_running_loop())
         self._measuring: asyncio.Task[None] | None = None
 
     @property
@@ -88,15 +90,13 @@ class GroupLags:
     async def refresh(self) -> None:
         """Measures anew. When that takes too long, it goes on, and the lags of before are shown until it is done."""
         if self._measuring is None or self._measuring.done():
-            self._measuring = asyncio.create_task(self._measure())
+            self._measuring = self._tasks.start(self._measure())
         with suppress(TimeoutError):
             async with asyncio.timeout(_REFRESH_SECONDS_MAX):
                 await asyncio.shield(self._measuring)
 
     async def close(self) -> None:
-        if self._measuring is not None:
-            self._measuring.cancel()
-            await asyncio.wait([self._measuring])
+        await self._tasks.stop()
 
     async def _measure(self) -> None:
         found = _Round()

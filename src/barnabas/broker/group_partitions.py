@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Executor
 
 from barnabas.base.errors import DiskFailed
 from barnabas.base.filesystem import Buffer
@@ -15,10 +16,11 @@ from barnabas.storage.producer_state import Origin
 class ServedLeadership:
     """A `LedPartition`: one partition in one leader epoch."""
 
-    __slots__ = ("_epoch", "_partition", "_tick", "_watchers")
+    __slots__ = ("_epoch", "_partition", "_tick", "_watchers", "workers")
 
-    def __init__(self, partition: Partition, tick: AppendTick) -> None:
+    def __init__(self, partition: Partition, tick: AppendTick, workers: Executor) -> None:
         self._partition = partition
+        self.workers = workers
         self._epoch = partition.leader_epoch
         self._tick = tick
         self._watchers: dict[Callable[[], None], Callable[[Partition], None]] = {}
@@ -91,7 +93,7 @@ class ServedLeadership:
             if found is None:
                 return b""
             try:
-                return await asyncio.get_running_loop().run_in_executor(None, found.read)
+                return await asyncio.get_running_loop().run_in_executor(self.workers, found.read)
             finally:
                 found.release()
 

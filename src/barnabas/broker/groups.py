@@ -7,7 +7,7 @@ Owner: the broker's event loop.
 """
 
 import asyncio
-from collections.abc import Callable
+from concurrent.futures import Executor
 from random import Random
 
 from barnabas.base.clock import Clock
@@ -40,18 +40,19 @@ class Groups:
         config: BrokerConfig,
         replicas: Replicas,
         tick: AppendTick,
+        workers: Executor,
         internal_topics: InternalTopics,
         measures: GroupMeasures,
-        on_bug: Callable[[BaseException], None],
     ) -> None:
         self._replicas = replicas
         self._tick = tick
+        self._workers = workers
         self._internal_topics = internal_topics
         self._sweep_interval_ms = config.offsets_retention_check_interval_ms
         self._led: dict[tuple[str, int], ServedLeadership] = {}
         self._image = ClusterImage()
         self._is_closed = False
-        self.turns = Turns(loop, on_bug)
+        self.turns = Turns(loop)
         """For joins and syncs, which come in storms."""
         self.history = HistoryLog(loop, clock.now_ms, lambda: internal_topics.want(HISTORY_TOPIC))
         self.coordinator = GroupCoordinator(
@@ -65,7 +66,6 @@ class Groups:
             commit_timeout_ms=config.offsets_commit_timeout_ms,
             on_events=self.history.hear,
             on_removed=self.history.forget,
-            on_bug=on_bug,
         )
 
     async def find_partition(self, group_id: str) -> int | None:
@@ -113,7 +113,7 @@ class Groups:
             return None
         known = self._led.get((topic, index))
         if known is None or not known.is_of(partition):
-            known = self._led[topic, index] = ServedLeadership(partition, self._tick)
+            known = self._led[topic, index] = ServedLeadership(partition, self._tick, self._workers)
         return known
 
     def close(self) -> None:

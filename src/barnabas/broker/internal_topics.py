@@ -19,6 +19,7 @@ from typing import Final
 
 from barnabas.base.errors import BarnabasError, InvalidSetting
 from barnabas.base.logs import fields
+from barnabas.base.tasks import Tasks
 from barnabas.broker.settings import BrokerConfig
 from barnabas.groups.history import HISTORY_TOPIC
 from barnabas.groups.partitions import OFFSETS_TOPIC
@@ -59,20 +60,20 @@ class InternalTopics:
         self._config = config
         self._topics = topics
         self._replicas = replicas
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks = Tasks(asyncio.get_running_loop())
+        self._making: dict[str, asyncio.Task[None]] = {}
         self._refusals: dict[str, str] = {}
 
     def want(self, name: str) -> None:
         """Begins to make the topic, unless it exists or is being made."""
-        if name not in self._replicas.image.topics and name not in self._tasks:
-            task = asyncio.get_running_loop().create_task(self._make(name))
-            self._tasks[name] = task
-            task.add_done_callback(lambda _: self._tasks.pop(name, None))
+        if name not in self._replicas.image.topics and name not in self._making:
+            task = self._making[name] = self._tasks.start(self._make(name))
+            task.add_done_callback(lambda _: self._making.pop(name, None))
 
     async def ensure(self, name: str) -> bool:
         """Whether the topic is there, made for this if it was not."""
         self.want(name)
-        task = self._tasks.get(name)
+        task = self._making.get(name)
         if task is not None:
             await asyncio.wait([task])
         return name in self._replicas.image.topics
@@ -112,7 +113,4 @@ class InternalTopics:
         return self._topics.plan(image, name, 1, count, INTERNAL_TOPIC_CONFIGS[name])
 
     async def stop(self) -> None:
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.stop()

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from barnabas.base.tasks import Tasks
+
 TOGETHER_MAX: Final = 8
 """About a millisecond of work."""
 
@@ -19,15 +21,8 @@ TOGETHER_MAX: Final = 8
 class Turns:
     """`turns.call(work)` for each piece of slow work."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        on_bug: Callable[[BaseException], None],
-        together_max: int = TOGETHER_MAX,
-    ) -> None:
-        """`on_bug` hears of an exception that no work should raise when it is done later: our own mistake."""
-        self._loop = loop
-        self._on_bug = on_bug
+    def __init__(self, loop: asyncio.AbstractEventLoop, together_max: int = TOGETHER_MAX) -> None:
+        self._tasks = Tasks(loop)
         self._together_max = together_max
         self._done = 0
         """Pieces of this turn."""
@@ -45,7 +40,7 @@ class Turns:
             self._waiting.append(work)
 
     def _start(self) -> None:
-        self._task = self._loop.create_task(self._run())
+        self._task = self._tasks.start(self._run())
         self._task.add_done_callback(self._ended)
 
     async def _run(self) -> None:
@@ -60,7 +55,5 @@ class Turns:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._task = None
-        if not task.cancelled() and (bug := task.exception()) is not None:
-            self._on_bug(bug)
         if self._waiting and not task.cancelled():  # it came after the task's last look
             self._start()

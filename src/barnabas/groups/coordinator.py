@@ -54,10 +54,8 @@ class GroupCoordinator:
         commit_timeout_ms: int,
         on_events: Callable[[Sequence[StoryEvent]], None],
         on_removed: Callable[[str], None],
-        on_bug: Callable[[BaseException], None],
     ) -> None:
-        """`on_events` hears the story, `on_removed` of a group that is gone for good, `on_bug` of an exception that
-        should not have been."""
+        """`on_events` gets the story, `on_removed` each group that is gone for good."""
         self._clock = clock
         self.measures = measures
         self._on_events = on_events
@@ -71,7 +69,7 @@ class GroupCoordinator:
             append_soon=self._append_soon,
             on_removed=on_removed,
             on_loaded=self._on_loaded,
-            on_bug=on_bug,
+            monotonic=clock.monotonic,
             buffer_bytes=load_buffer_bytes,
             codec=codec,
             commit_timeout_ms=commit_timeout_ms,

@@ -19,6 +19,7 @@ from typing import Final
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Offset
 from barnabas.base.logs import fields
+from barnabas.base.tasks import Tasks
 from barnabas.groups.effects import RebalanceCompleted, StaticMemberReplaced, StoryEvent
 from barnabas.groups.history import (
     HISTORY_TOPIC,
@@ -52,6 +53,7 @@ class HistoryLog:
     ) -> None:
         """`want_topic` is called when there is something to write and no partition to write it to."""
         self._loop = loop
+        self._tasks = Tasks(loop)
         self._now_ms = now_ms
         self._want_topic = want_topic
         self._partition: LedPartition | None = None
@@ -70,7 +72,7 @@ class HistoryLog:
         self._stop()
         self._partition = partition
         if partition is not None:
-            self._loading = self._loop.create_task(self._load(partition))
+            self._loading = self._tasks.start(self._load(partition))
 
     def hear(self, events: Sequence[StoryEvent]) -> None:
         entries = [event for event in events if isinstance(event, RebalanceCompleted | StaticMemberReplaced)]

@@ -15,6 +15,7 @@ batch holds before the offset that was asked for are handed over, too: the last 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct, unpack_from
@@ -173,7 +174,7 @@ class _Reading:
         if not HEADER_BYTES <= first.size_bytes <= len(batches):
             return 0
         try:
-            run = await _decode_first(batches, first)
+            run = await _decode_first(batches, first, self._partition.workers)
         except CorruptBatch as problem:
             if not self._is_plausible(first):
                 raise
@@ -197,11 +198,11 @@ class _Reading:
         )
 
 
-async def _decode_first(batches: memoryview, first: BatchHeader) -> _Run:
+async def _decode_first(batches: memoryview, first: BatchHeader, workers: Executor) -> _Run:
     """The first batch, and some more if they are small and good."""
     if first.size_bytes > PIECE_BYTES or first.codec_number != Codec.NONE:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, _decode, batches[: first.size_bytes])
+        return await loop.run_in_executor(workers, _decode, batches[: first.size_bytes])
     try:
         return _decode(batches[:PIECE_BYTES])
     except CorruptBatch:

@@ -5,6 +5,7 @@ when another broker leads, or this one in a later epoch, it is another object.
 """
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Final, Protocol, TypeAlias
 
 from barnabas.base.errors import BarnabasError
@@ -31,6 +32,11 @@ class LedPartition(Protocol):
     @property
     def is_led(self) -> bool:
         """Whether it is still so."""
+        ...
+
+    @property
+    def workers(self) -> Executor:
+        """Threads for work on its batches that takes long."""
         ...
 
     @property

@@ -33,6 +33,7 @@ from barnabas.base.clock import Moment
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.ids import Offset
 from barnabas.base.logs import RepeatedWarning, fields
+from barnabas.base.tasks import Tasks
 from barnabas.base.timers import LoopTimers, Timer
 from barnabas.groups.batches import build_batch
 from barnabas.groups.effects import CancelTimer, DurableRecord, Effects, StoryEvent, TimerKey
@@ -89,7 +90,7 @@ class ShardWorld(NamedTuple):
     """Has `GroupShard.append` called at the end of the tick."""
     on_removed: Callable[[str], None]
     on_loaded: "Callable[[GroupShard, float], None]"
-    on_bug: Callable[[BaseException], None]
+    monotonic: Callable[[], float]
     buffer_bytes: int
     codec: Codec
     commit_timeout_ms: int
@@ -121,6 +122,7 @@ class GroupShard:
         self._has_loaded = False
         self._reloading = RepeatedWarning(logger, world.loop.time, _WARNING_SECONDS)
         """On a full disk every commit has it loaded anew."""
+        self._tasks = Tasks(world.loop)
         self._loading: asyncio.Task[None] | None = None
         partition.watch(self._on_partition_changed)
         self._load()
@@ -129,16 +131,11 @@ class GroupShard:
 
     def _load(self) -> None:
         self.status = ShardStatus.LOADING
-        self._loading = self._world.loop.create_task(self._replay_log())
-        self._loading.add_done_callback(self._loading_ended)
-
-    def _loading_ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (bug := task.exception()) is not None:
-            self._world.on_bug(bug)
+        self._loading = self._tasks.start(self._replay_log())
 
     async def _replay_log(self) -> None:
         world, partition = self._world, self.partition
-        began = world.loop.time()
+        began = world.monotonic()
         try:
             async with world.loading_turn:
                 count = await self._replay_all()
@@ -152,7 +149,7 @@ class GroupShard:
         if not partition.is_led:
             return  # whoever follows the partitions closes this shard
         self.status = ShardStatus.ACTIVE
-        seconds = world.loop.time() - began
+        seconds = world.monotonic() - began
         if count and not self._has_loaded:
             logger.info(
                 "groups of partition %d: %d records loaded in %.3f s",

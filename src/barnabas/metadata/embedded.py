@@ -43,6 +43,7 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, DiskFull
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.logs import RepeatedWarning
+from barnabas.base.tasks import Tasks
 from barnabas.metadata.embedded_session import EmbeddedSession
 from barnabas.metadata.errors import SessionLost, StoreError
 from barnabas.metadata.store import Create, Delete, Operation, Result, SessionState
@@ -88,6 +89,7 @@ class EmbeddedMetadata:
         self._clock = clock
         self._executor = executor
         self._queue: deque[_Write] = deque()
+        self._tasks = Tasks(asyncio.get_running_loop())
         self._writer: asyncio.Task[None] | None = None
         self._sessions: list[EmbeddedSession] = []
         self._session_number = 0
@@ -174,7 +176,7 @@ class EmbeddedMetadata:
         answer: asyncio.Future[list[Result]] = loop.create_future()
         self._queue.append(_Write(session, operations, answer))
         if self._writer is None or self._writer.done():
-            self._writer = loop.create_task(self._write_queue(), name="metadata writer")
+            self._writer = self._tasks.start(self._write_queue())
         return answer
 
     async def _write_queue(self) -> None:
@@ -295,7 +297,7 @@ class EmbeddedMetadata:
     def _fail(self, error: BarnabasError) -> None:
         self._failure = error
         if self._retrying is None or self._retrying.done():
-            self._retrying = asyncio.get_running_loop().create_task(self._retry(), name="metadata retry")
+            self._retrying = self._tasks.start(self._retry())
 
     async def _retry(self) -> None:
         """Tries, less and less often, until the store is sound: nobody else may write for a long time."""

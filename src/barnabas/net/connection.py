@@ -87,7 +87,7 @@ class ConnectionShared:
     flusher: ReplyFlusher
     budget: FrameBudget | None
     wakefulness: Wakefulness | None
-    executor: Executor | None
+    executor: Executor
     on_file_failure: Callable[[DiskFailed], None]
 
 

@@ -80,7 +80,7 @@ class Sender:
         self,
         transport: asyncio.Transport,
         loop: asyncio.AbstractEventLoop,
-        executor: Executor | None,
+        executor: Executor,
         counters: NetworkCounters,
         owner: SenderOwner,
     ) -> None:
@@ -256,7 +256,7 @@ class SocketSender(Sender):
         self,
         transport: asyncio.Transport,
         loop: asyncio.AbstractEventLoop,
-        executor: Executor | None,
+        executor: Executor,
         counters: NetworkCounters,
         owner: SenderOwner,
     ) -> None:
@@ -368,7 +368,7 @@ class StreamSender(Sender):
         self,
         transport: asyncio.Transport,
         loop: asyncio.AbstractEventLoop,
-        executor: Executor | None,
+        executor: Executor,
         counters: NetworkCounters,
         owner: SenderOwner,
     ) -> None:
@@ -403,7 +403,7 @@ class StreamSender(Sender):
 def make_sender(
     transport: asyncio.Transport,
     loop: asyncio.AbstractEventLoop,
-    executor: Executor | None,
+    executor: Executor,
     counters: NetworkCounters,
     owner: SenderOwner,
 ) -> Sender:

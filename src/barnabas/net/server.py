@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from barnabas.base.errors import DiskFailed
 from barnabas.net.budget import FrameBudget
@@ -39,6 +39,8 @@ _LOG = logging.getLogger(__name__)
 _UNLIMITED: Final = 2**31 - 1
 _REFUSALS_LOG_SECONDS: Final = 10.0
 _EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
+
+Connect: TypeAlias = Callable[[Connection], ConnectionHandler]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class ServerOptions:
 
 
 class Server:
-    """Make it inside the running loop; `handler_factory` makes what stands above each connection.
+    """Make it inside the running loop.
 
     `options` may be replaced while it runs: limits on connections hold at once, `connection` for new ones; the idle
     time, the budget and `awake_seconds` are those of the start.
@@ -89,18 +91,16 @@ class Server:
     def __init__(
         self,
         network: Network,
-        handler_factory: Callable[[Connection], ConnectionHandler],
         options: ServerOptions,
-        executor: Executor | None = None,
+        executor: Executor,
         on_file_failure: Callable[[DiskFailed], None] = lambda failure: None,
     ) -> None:
-        """`on_file_failure` is called when a file that a reply is sent from cannot be read."""
+        """`executor` reads files that are not in memory; `on_file_failure` is told when one cannot be read."""
         loop = asyncio.get_running_loop()
         self.options = options
         self.counters = NetworkCounters()
         self._loop = loop
         self._network = network
-        self._handler_factory = handler_factory
         queued_max = options.queued_request_bytes_max
         self._shared = ConnectionShared(
             loop=loop,
@@ -144,23 +144,23 @@ class Server:
             advertised_port=spec.advertised_port or listening.port,
         )
 
-    def accept(self) -> None:
-        """Begins to accept, on every listener."""
+    def accept(self, connect: Connect) -> None:
+        """Begins to accept, on every listener. `connect` makes what stands above each connection."""
         for name, listening in self._listening.items():
-            listening.accept(_ListenerAcceptor(self, name))
+            listening.accept(_ListenerAcceptor(self, name, connect))
 
     def flush_replies(self) -> None:
         """Sends every reply that is ready, without waiting for the loop's next tick."""
         self._shared.flusher.flush()
 
-    def admit(self, listener_name: str, peer: tuple[str, int]) -> Connection | None:
+    def admit(self, listener_name: str, peer: tuple[str, int], connect: Connect) -> Connection | None:
         problem = self._problem_with(peer[0])
         if problem is not None:
             self.counters.connections_refused += 1
             self._refusals.add(peer[0], problem)
             return None
         connection = Connection(self._shared, self.options.connection, listener_name, peer, self.forget)
-        connection.use(self._handler_factory(connection))
+        connection.use(connect(connection))
         self._connections[connection] = None
         self._connections_per_host[peer[0]] = self._connections_per_host.get(peer[0], 0) + 1
         self._all_lost.clear()
@@ -195,6 +195,11 @@ class Server:
         for connection in list(self._connections):
             connection.abort()
 
+    def turn_away(self) -> None:
+        """Ends every connection at once, and every one that is still to come."""
+        self._is_stopping = True
+        self.drop_connections()
+
     async def stop(self, grace_seconds: float) -> None:
         self._is_stopping = True
         for listening in self._listening.values():
@@ -214,14 +219,15 @@ class Server:
 class _ListenerAcceptor:
     """The server, as one listener sees it."""
 
-    __slots__ = ("_name", "_server")
+    __slots__ = ("_connect", "_name", "_server")
 
-    def __init__(self, server: Server, name: str) -> None:
+    def __init__(self, server: Server, name: str, connect: Connect) -> None:
         self._server = server
         self._name = name
+        self._connect = connect
 
     def admit(self, peer: tuple[str, int]) -> Connection | None:
-        return self._server.admit(self._name, peer)
+        return self._server.admit(self._name, peer, self._connect)
 
     def abandon(self, protocol: asyncio.BufferedProtocol) -> None:
         assert isinstance(protocol, Connection), "only connections are admitted"

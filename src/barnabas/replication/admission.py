@@ -21,12 +21,12 @@ Owner: the broker's event loop. A worker touches nothing but the one batch.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.filesystem import Buffer
+from barnabas.base.tasks import Tasks
 from barnabas.replication.partition import Partition
 from barnabas.replication.tick import AppendTick
 from barnabas.storage.staging import Appended
@@ -70,18 +70,10 @@ class _Waiting(NamedTuple):
 class Admission:
     """See the module's text."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        workers: Executor,
-        tick: AppendTick,
-        on_bug: Callable[[BaseException], None],
-    ) -> None:
-        """`on_bug` hears of an exception that no check should raise: our own mistake, which ends the broker."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, workers: Executor, tick: AppendTick) -> None:
         self._loop = loop
         self._workers = workers
         self._tick = tick
-        self._on_bug = on_bug
         self._spent = 0
         """Cost of what this turn of the loop has checked."""
         self._usual_bytes = 0
@@ -89,7 +81,9 @@ class Admission:
         self._lines: dict[Partition, deque[_Waiting]] = {}
         self._due: deque[Partition] = deque()
         """Partitions whose first batch in line no checker has taken yet."""
-        self._checkers: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(loop)
+        self._checkers = 0
+        """Those that will look for another line."""
 
     def takes_usual(self, size_bytes: int) -> bool:
         """Whether a batch of a request for many partitions may be staged at once: this turn has had few of them."""
@@ -117,10 +111,9 @@ class Admission:
         self._lines[partition] = deque([_Waiting(batch, check, owner)])
         partition.is_admitting = True
         self._due.append(partition)
-        if len(self._checkers) < CHECKERS_MAX:
-            checker = self._loop.create_task(self._check_lines())
-            self._checkers.add(checker)
-            checker.add_done_callback(self._ended)
+        if self._checkers < CHECKERS_MAX:
+            self._checkers += 1
+            self._tasks.start(self._check_lines())
 
     def _advance(self, check: BatchCheck) -> bool:
         """Whether the batch could be checked within what is left of this turn."""
@@ -154,6 +147,7 @@ class Admission:
             else:
                 del self._lines[partition]
                 partition.is_admitting = False
+        self._checkers -= 1
 
     async def _check(self, partition: Partition, waiting: _Waiting) -> None:
         _require_served(partition)
@@ -166,15 +160,9 @@ class Admission:
             _require_served(partition)
         self._stage(partition, check, waiting.owner)
 
-    def _ended(self, checker: asyncio.Task[None]) -> None:
-        self._checkers.discard(checker)
-        if not checker.cancelled() and (bug := checker.exception()) is not None:
-            self._on_bug(bug)
-
     async def drain(self) -> None:
         """Waits until no batch is away and none waits in line."""
-        while self._checkers:
-            await asyncio.wait(self._checkers)
+        await self._tasks.drain()
 
 
 def _require_served(partition: Partition) -> None:

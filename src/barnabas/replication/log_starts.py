@@ -7,11 +7,12 @@ Owner: the broker's event loop.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from concurrent.futures import Executor
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.tasks import Tasks
 from barnabas.replication.workers import perform
 from barnabas.storage.manager import LogManager
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -20,25 +21,24 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 class LogStarts:
     """See the module's text."""
 
-    def __init__(self, logs: LogManager, workers: Executor, on_bug: Callable[[BaseException], None]) -> None:
-        """`on_bug` hears of an exception that a write should not raise: our own mistake, which ends the broker."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, logs: LogManager, workers: Executor) -> None:
+        self._loop = loop
         self._logs = logs
         self._workers = workers
-        self._on_bug = on_bug
         self._wanted: dict[TopicPartition, None] = {}
         self._next: asyncio.Future[dict[TopicPartition, BarnabasError]] | None = None
         """Tells those who wait for the write that has not begun which partitions it failed for."""
-        self._writer: asyncio.Task[None] | None = None
+        self._tasks = Tasks(loop)
+        self._is_writing = False
 
     async def store(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, BarnabasError]:
         """Returns when the starts of these logs, as they are now, are durable; with those for which that failed."""
-        loop = asyncio.get_running_loop()
         if self._next is None:
-            self._next = loop.create_future()
+            self._next = self._loop.create_future()
         self._wanted.update(dict.fromkeys(partitions))
-        if self._writer is None:
-            self._writer = loop.create_task(self._write())
-            self._writer.add_done_callback(self._ended)
+        if not self._is_writing:
+            self._is_writing = True
+            self._tasks.start(self._write())
         failures = await asyncio.shield(self._next)
         return {partition: failures[partition] for partition in partitions if partition in failures}
 
@@ -57,13 +57,8 @@ class LogStarts:
                     if job.error is not None:
                         failures[partition] = job.error
             told.set_result(failures)
-
-    def _ended(self, writer: asyncio.Task[None]) -> None:
-        self._writer = None
-        if not writer.cancelled() and (bug := writer.exception()) is not None:
-            self._on_bug(bug)
+        self._is_writing = False
 
     async def drain(self) -> None:
         """Waits until nothing is being written."""
-        while self._writer is not None:
-            await asyncio.wait([self._writer])
+        await self._tasks.drain()

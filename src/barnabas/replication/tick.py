@@ -9,6 +9,7 @@ A tick that fails for one partition fails for that one alone. Owner: the broker'
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Protocol, TypeAlias
 
 from barnabas.base.clock import Clock
@@ -16,6 +17,7 @@ from barnabas.base.errors import DiskFailed
 from barnabas.base.ids import Offset
 from barnabas.base.metric_table import FLUSH_SECONDS
 from barnabas.base.metrics import Histogram
+from barnabas.base.tasks import Tasks
 from barnabas.replication.partition import Partition
 
 
@@ -36,24 +38,24 @@ class AppendTick:
         self,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
+        workers: Executor,
         on_failure: DiskFailureHandler,
         after_write: Callable[[], None],
-        on_bug: Callable[[BaseException], None],
         flush_seconds: Histogram | None = None,
     ) -> None:
         """`after_write` is called when everybody has been told: the replies may go.
 
-        `on_bug` hears of an exception that a flush should not raise: our own mistake, which ends the broker.
-        `flush_seconds` takes the times of flushes, if somebody wants to know.
+        `workers` run the flushes. `flush_seconds` takes the times of flushes, if somebody wants to know.
         """
         self._loop = loop
         self._clock = clock
+        self._workers = workers
         self._on_failure = on_failure
         self._after_write = after_write
-        self._on_bug = on_bug
         self._flush_seconds = Histogram(FLUSH_SECONDS.bounds) if flush_seconds is None else flush_seconds
         self._staged: dict[Partition, Waiting] = {}
-        self._flushes: dict[Partition, asyncio.Task[None]] = {}
+        self._tasks = Tasks(loop)
+        self._flushing: dict[Partition, None] = {}
         self._unflushed: dict[Partition, Waiting] = {}
         """Appends that came while a flush was running: the next one is for all of them."""
 
@@ -75,11 +77,11 @@ class AppendTick:
             except DiskFailed as failure:
                 self._fail(partition, waiting, failure)
                 continue
-            if partition in self._flushes:
+            if partition in self._flushing:
                 self._unflushed.setdefault(partition, []).extend(waiting)
             elif partition.log.must_flush(self._clock.steady_ms()):
-                task = self._flushes[partition] = self._loop.create_task(self._flush(partition, waiting))
-                task.add_done_callback(self._flushed)
+                self._flushing[partition] = None
+                self._tasks.start(self._flush(partition, waiting))
             else:
                 _finish(partition, waiting, partition.log.end_offset)
             partition.log.forget_written()
@@ -94,7 +96,7 @@ class AppendTick:
                 try:
                     plan = log.plan_flush()
                     try:
-                        await self._loop.run_in_executor(None, plan.run)
+                        await self._loop.run_in_executor(self._workers, plan.run)
                     except DiskFailed:
                         log.abandon_flush(plan)
                         raise
@@ -112,11 +114,7 @@ class AppendTick:
                     self._after_write()
                     return
         finally:
-            del self._flushes[partition]
-
-    def _flushed(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (bug := task.exception()) is not None:
-            self._on_bug(bug)
+            del self._flushing[partition]
 
     def _write_staged(self, partition: Partition) -> Waiting:
         """Writes what this tick has staged so far, because a flush covers whole writes; returns who is to be told."""
@@ -140,8 +138,7 @@ class AppendTick:
         """Waits until nothing is on its way to the disk any more."""
         if self._staged:
             self._write()
-        while self._flushes:
-            await asyncio.wait(list(self._flushes.values()))
+        await self._tasks.drain()
 
 
 def _finish(partition: Partition, waiting: Waiting, durable_end: Offset) -> None:

@@ -35,6 +35,7 @@ import uvloop
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.broker import app
+from barnabas.broker.parts import BrokerParts
 from barnabas.broker.settings import BrokerSettings
 from barnabas.groups.transitions import GroupState
 from barnabas.metadata.table import MemoryTable
@@ -136,7 +137,7 @@ class Broker:
                 "log.dirs": str(self.data_directory),
                 **self._settings,
             }
-            parts = app.BrokerParts(UnsyncedFileSystem(), self._clock, Random(), metadata_table=self._metadata)
+            parts = BrokerParts(UnsyncedFileSystem(), self._clock, Random(), metadata_table=self._metadata)
             running = _Running(app.Broker(BrokerSettings(texts), parts), self._faults)
             self._port = running.start()
         except BaseException:

@@ -18,12 +18,14 @@ from kio.schema.errors import ErrorCode
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.filesystem import LocalFileSystem
+from barnabas.base.ids import TopicPartition
 from barnabas.broker.app import Broker, BrokerParts
 from barnabas.broker.request import Request
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.table import MemoryTable
 from barnabas.records.builder import BatchBuilder
 from barnabas.replication.partition import Partition
+from barnabas.storage.log import Log
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.framing import LENGTH_BYTES, RequestHeader, parse_response_header
 from barnabas.wire.messages import decode_response, write_request, write_response
@@ -95,6 +97,12 @@ class ServedBroker:
         assert found is not None
         return found
 
+    def log(self, topic: str, index: int = 0) -> Log:
+        """What a partition stores, for what handlers need not know."""
+        found = self.broker.logs.get(TopicPartition(topic, index))
+        assert found is not None
+        return found
+
     def append(self, topic: str, timestamps: Sequence[int], index: int = 0, **builder: Any) -> None:
         """One batch, a record for each timestamp, committed."""
         batch = BatchBuilder(**builder)
@@ -102,8 +110,7 @@ class ServedBroker:
             batch.append(timestamp, b"key", b"value")
         partition = self.partition(topic, index)
         partition.append(batch.build())
-        partition.log.write()
-        partition.commit(partition.log.end_offset)
+        self.broker.tick.write()
 
 
 class _FutureSlot:

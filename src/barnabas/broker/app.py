@@ -62,6 +62,7 @@ from barnabas.net.server import Listener, Server, ServerOptions
 from barnabas.net.sockets import SocketNetwork
 from barnabas.net.stream import Network
 from barnabas.replication.admission import Admission
+from barnabas.replication.flushing import Flusher
 from barnabas.replication.log_starts import LogStarts
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import Replicas
@@ -201,16 +202,6 @@ class Broker:
         self.logs = await self._open_logs(cluster_id, image, known, executor)
         if not (self.opening.offline or self.opening.unopened):
             deletions.confirm(topic.topic_id for topic in deleted)
-        log_config = partial(settings.log_config, broker_id=self.node_id)
-        self.replicas = Replicas(
-            self.node_id,
-            self.logs,
-            lambda image, topic: log_config(image, topic=topic),
-            deletions,
-            executor,
-            self._on_log_failure,
-        )
-        self.logs.on_offline = lambda directory: self.replicas.drop(directory.lost)
         server = Server(
             parts.network or SocketNetwork(),
             self._connect,
@@ -219,11 +210,23 @@ class Broker:
             self.logs.on_file_failure,
         )
         self._server = server
-        self.tick = AppendTick(
-            loop, parts.clock, self._on_log_failure, server.flush_replies, self._on_bug, self._flush_seconds
+        self.tick = AppendTick(loop, parts.clock, server.flush_replies)
+        flusher = Flusher(loop, self.logs, executor, self._on_bug)
+        stack.push_async_callback(flusher.drain)
+        log_config = partial(settings.log_config, broker_id=self.node_id)
+        self.replicas = Replicas(
+            self.node_id,
+            self.logs,
+            lambda image, topic: log_config(image, topic=topic),
+            deletions,
+            executor,
+            self.tick,
+            flusher.flush,
+            self._on_log_failure,
         )
-        stack.push_async_callback(self.tick.drain)
-        self.admission = Admission(loop, executor, self.tick, self._on_bug)
+        self.logs.on_offline = lambda directory: self.replicas.drop(directory.lost, directory.failure)
+        stack.callback(self.tick.write)
+        self.admission = Admission(loop, executor, self._on_bug)
         stack.push_async_callback(self.admission.drain)
         watcher.subscribe(self._follow)
         self._reconfigure(image)
@@ -326,7 +329,7 @@ class Broker:
         )
         clock = self._parts.clock
         measures = RequestMeasures(self.metrics, clock.monotonic)
-        produce = ProduceHandler(self.replicas, self.tick, self.admission, measures)
+        produce = ProduceHandler(self.replicas, self.admission, measures)
         fetch = FetchHandler(loop, clock, self.replicas, sessions, self.services.slices, config.fetch_max_bytes)
         sole_fetch = SoleFetchHandler(fetch, loop, clock, self.replicas, sessions, measures)
         commit = OffsetCommitHandler(self.services, measures)
@@ -445,7 +448,7 @@ class Broker:
 
     def _on_offline(self, directory: LogDirectory) -> None:
         """Nothing of a failed directory is served any more; groups whose partitions lie there are told so."""
-        self.replicas.drop(directory.lost)
+        self.replicas.drop(directory.lost, directory.failure)
         self.groups.follow(self.replicas.image)
 
     # -- stopping ------------------------------------------------------------------------------------------------
@@ -454,8 +457,8 @@ class Broker:
         self._is_stopping = True
         self.listeners = ()
         self.groups.close()  # members that wait for others are told to look for another coordinator
-        for partition in self.replicas:
-            partition.close()  # a fetch that waits for records is answered now
+        self.tick.write()  # what was taken before is in the log, and its producers are told so
+        self.replicas.resign_all()  # a fetch that waits for records is answered now
         await self._server.stop(STOP_GRACE_SECONDS)
         await self.dispatcher.stop()
 

@@ -45,7 +45,6 @@ class Groups:
         on_bug: Callable[[BaseException], None],
     ) -> None:
         self._replicas = replicas
-        self._tick = tick
         self._internal_topics = internal_topics
         self._sweep_interval_ms = config.offsets_retention_check_interval_ms
         self._led: dict[tuple[str, int], ServedLeadership] = {}
@@ -63,6 +62,7 @@ class Groups:
             codec=Codec(config.offsets_topic_compression_codec),
             load_buffer_bytes=config.offsets_load_buffer_size,
             commit_timeout_ms=config.offsets_commit_timeout_ms,
+            before_write=tick.before_write,
             on_events=self.history.hear,
             on_removed=self.history.forget,
             on_bug=on_bug,
@@ -113,7 +113,7 @@ class Groups:
             return None
         known = self._led.get((topic, index))
         if known is None or not known.is_of(partition):
-            known = self._led[topic, index] = ServedLeadership(partition, self._tick)
+            known = self._led[topic, index] = ServedLeadership(partition)
         return known
 
     def close(self) -> None:

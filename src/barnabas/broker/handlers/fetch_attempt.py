@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import NO_EPOCH
+from barnabas.base.uuid import ZERO_UUID
 from barnabas.broker.fetch_sessions import FetchPlan, PartitionKey, SessionPartition, Wanted
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
@@ -105,8 +106,7 @@ class Attempt:
             diverging = _divergence(partition, wanted)
             if diverging is not None:
                 self._is_urgent = True
-                log = partition.log
-                offsets = (log.high_watermark, log.last_stable_offset, log.log_start_offset)
+                offsets = (partition.high_watermark, partition.last_stable_offset, partition.log_start_offset)
                 reply = FetchPartitionReply(key.partition, ErrorCode.NONE, *offsets, diverging_epoch=diverging)
                 return _Found(key, session, reply)
         found = partition.read(
@@ -160,7 +160,7 @@ class Attempt:
         self._found = []
 
     def find(self, key: PartitionKey) -> Partition:
-        return self._replicas.find(key.topic, key.topic_id, key.partition)
+        return self._replicas.find(_topic_of(key), key.partition)
 
 
 def _divergence(partition: Partition, wanted: Wanted) -> EpochEndOffset | None:
@@ -171,6 +171,10 @@ def _divergence(partition: Partition, wanted: Wanted) -> EpochEndOffset | None:
     if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset:
         return EpochEndOffset(end.epoch, end.end_offset)
     return None
+
+
+def _topic_of(key: PartitionKey) -> str | bytes:
+    return key.topic if key.topic_id == ZERO_UUID else key.topic_id.bytes
 
 
 class GatheredReplies:
@@ -189,7 +193,7 @@ class GatheredReplies:
             self._partitions = []
             self._topics.append(FetchTopicReply(key.topic, key.topic_id, self._partitions))
         if reply.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
-            reply.current_leader = self._replicas.leader_of(key.topic, key.topic_id, key.partition)
+            reply.current_leader = self._replicas.leader_of(_topic_of(key), key.partition)
             self._leaders.append(reply.current_leader)
         self._partitions.append(reply)
 

@@ -17,6 +17,7 @@ from typing import Final
 from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed, InvalidRecords
 from barnabas.base.filesystem import Buffer
 from barnabas.base.ids import Offset
+from barnabas.base.uuid import ZERO_UUID
 from barnabas.broker.dispatch import ClientConnection
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
@@ -26,7 +27,6 @@ from barnabas.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, PREFIX_BYTES
 from barnabas.replication.admission import Admission
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import Replicas
-from barnabas.replication.tick import AppendTick
 from barnabas.storage.staging import Appended
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -43,6 +43,8 @@ from barnabas.wire.sole_produce import SoleProduce, read_sole_produce, write_sol
 
 NO_ACKS: Final = 0
 ALL_ACKS: Final = -1
+_TIMEOUT_SECONDS: Final = 30.0
+"""Of requests whose own is not read."""
 _ACKS: Final = (ALL_ACKS, NO_ACKS, 1)
 _ZSTD_FROM: Final = 7
 _NO_OFFSET: Final = -1
@@ -55,12 +57,11 @@ _LENGTH_MIN: Final = 14
 
 
 class ProduceHandler:
-    def __init__(self, replicas: Replicas, tick: AppendTick, admission: Admission, measures: RequestMeasures) -> None:
+    def __init__(self, replicas: Replicas, admission: Admission, measures: RequestMeasures) -> None:
         """`measures` are for those requests that never become a `Request`."""
         self.replicas = replicas
         self.now = measures.now
         self.seconds = measures.seconds[ApiKey.PRODUCE]
-        self._tick = tick
         self._admission = admission
 
     def take_sole(self, frame: memoryview, slot: ReplySlot, client: ClientConnection) -> bool:
@@ -69,8 +70,11 @@ class ProduceHandler:
         if sole is None:
             return False
         _, _, _, acks, topic, index, start, end = sole
-        partition = self.replicas.get_sole(topic, index)
-        if partition is None or self.replicas.is_internal(partition.name.topic):
+        try:
+            partition = self.replicas.find(topic, index)
+        except KafkaError:
+            return False
+        if partition.is_internal:
             return False
         append = _SoleAppend(self, sole, frame, slot, client, partition)
         batch = frame[start:end]
@@ -84,13 +88,13 @@ class ProduceHandler:
         if appended is None:
             self._admission.admit(partition, batch, append)
         else:
-            append.appended = appended
-            self._tick.add(partition, appended.last_offset, append)
+            append.staged(appended)
         return True
 
     def __call__(self, request: Request) -> None:
         produce = decode_produce_request(request.version, request.body)
-        pending = _PendingProduce(request, produce.acks, self.replicas)
+        deadline = self.now() + produce.timeout_ms / 1000
+        pending = _PendingProduce(request, produce.acks, self.replicas, deadline)
         for topic in produce.topics:
             reply: list[ProducePartitionReply] = []
             pending.topics.append(ProduceTopicReply(topic.name, topic.topic_id, reply))
@@ -115,8 +119,8 @@ class ProduceHandler:
         pending: "_PendingProduce",
         reply: list[ProducePartitionReply],
     ) -> None:
-        partition = self.replicas.find(topic.name, topic.topic_id, wanted.index)
-        if self.replicas.is_internal(partition.name.topic):
+        partition = self.replicas.find(_topic_of(topic), wanted.index)
+        if partition.is_internal:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is internal: only the broker writes to it"
             )
@@ -144,16 +148,19 @@ class ProduceHandler:
         if appended is None:
             self._admission.admit(partition, records, append)
         else:
-            append.appended = appended
-            self._tick.add(partition, appended.last_offset, append)
+            append.staged(appended)
 
     def _leader(self, topic: ProduceTopic, wanted: ProducePartition, error: BarnabasError) -> LeaderAndEpoch:
         if isinstance(error, KafkaError) and error.code in (
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             ErrorCode.FENCED_LEADER_EPOCH,
         ):
-            return self.replicas.leader_of(topic.name, topic.topic_id, wanted.index)
+            return self.replicas.leader_of(_topic_of(topic), wanted.index)
         return NO_LEADER
+
+
+def _topic_of(topic: ProduceTopic) -> str | bytes:
+    return topic.name if topic.topic_id == ZERO_UUID else topic.topic_id.bytes
 
 
 def _only_batch(records: Buffer | None) -> Buffer:
@@ -184,7 +191,7 @@ def _told_start(partition: Partition, error: BarnabasError) -> Offset:
     is_too_large = isinstance(error, KafkaError) and error.code == ErrorCode.MESSAGE_TOO_LARGE
     if is_of_the_batch or is_too_large or isinstance(error, DiskFailed):
         return _NO_OFFSET
-    return partition.log.log_start_offset
+    return partition.log_start_offset
 
 
 class _SoleAppend:
@@ -211,13 +218,18 @@ class _SoleAppend:
         self._partition = partition
         self._began = handler.now()
 
-    def __call__(self, error: DiskFailed | None) -> None:
+    def staged(self, appended: Appended) -> None:
+        self.appended = appended
+        deadline = self._began + _TIMEOUT_SECONDS
+        self._partition.when_committed(appended.last_offset, self._sole[3], deadline, self)
+
+    def __call__(self, error: BarnabasError | None) -> None:
         if error is not None:
             self.refuse(error)
             return
         version, correlation_id, _, _, topic, index, _, _ = self._sole
         base_offset, _, append_time_ms, _ = self.appended
-        log_start_offset = self._partition.log.log_start_offset
+        log_start_offset = self._partition.log_start_offset
         self._slot.complete(
             write_sole_reply(version, correlation_id, topic, index, base_offset, append_time_ms, log_start_offset)
         )
@@ -228,7 +240,7 @@ class _SoleAppend:
         """Answers as the long way does."""
         request = self._client.request_in(self._frame, self._slot)
         asked = decode_produce_request(request.version, request.body)
-        pending = _PendingProduce(request, asked.acks, self._handler.replicas)
+        pending = _PendingProduce(request, asked.acks, self._handler.replicas, self._began)
         reply: list[ProducePartitionReply] = []
         (topic,) = asked.topics
         pending.topics.append(ProduceTopicReply(topic.name, topic.topic_id, reply))
@@ -248,7 +260,11 @@ class _PartitionAppend:
         self._reply = reply
         self._partition = partition
 
-    def __call__(self, error: DiskFailed | None) -> None:
+    def staged(self, appended: Appended) -> None:
+        self.appended = appended
+        self._partition.when_committed(appended.last_offset, self._pending.acks, self._pending.deadline, self)
+
+    def __call__(self, error: BarnabasError | None) -> None:
         if error is not None:
             self.refuse(error)
             return
@@ -264,9 +280,9 @@ class _PartitionAppend:
 class _PendingProduce:
     """A request whose partitions are answered one by one; the last one sends the answer."""
 
-    __slots__ = ("_failure", "_leaders", "_replicas", "_request", "_waiting", "acks", "topics")
+    __slots__ = ("_failure", "_leaders", "_replicas", "_request", "_waiting", "acks", "deadline", "topics")
 
-    def __init__(self, request: Request, acks: int, replicas: Replicas) -> None:
+    def __init__(self, request: Request, acks: int, replicas: Replicas, deadline: float) -> None:
         self._request = request
         self._replicas = replicas
         self._leaders: list[LeaderAndEpoch] = []
@@ -275,6 +291,7 @@ class _PendingProduce:
         """Partitions that are on their way to the disk, and one for the request that is still being read."""
         self._failure: BarnabasError | None = None
         self.acks = acks
+        self.deadline = deadline
         self.topics: list[ProduceTopicReply] = []
 
     def wait(self) -> None:
@@ -287,7 +304,7 @@ class _PendingProduce:
                 ErrorCode.NONE,
                 appended.base_offset,
                 appended.append_time_ms,
-                partition.log.log_start_offset,
+                partition.log_start_offset,
             )
         )
 

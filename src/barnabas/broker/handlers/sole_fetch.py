@@ -33,6 +33,7 @@ from barnabas.replication.partition import Partition, PartitionRead
 from barnabas.replication.replicas import Replicas
 from barnabas.storage.slices import FileSlice
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import KafkaError
 from barnabas.wire.fetch_request import TOPIC_ID_FROM, FetchRequest
 from barnabas.wire.fetch_response import FetchResponse, encode_fetch_response
 from barnabas.wire.framing import RequestHeader, response_start
@@ -68,8 +69,11 @@ class SoleFetchHandler:
         sole = read_sole_fetch(frame)
         if sole is None:
             return False
-        partition = self._replicas.get_sole(sole.topic, sole.index)
-        if partition is None or (sole.leader_epoch > NO_EPOCH and sole.leader_epoch != partition.leader_epoch):
+        try:
+            partition = self._replicas.find(sole.topic, sole.index)
+        except KafkaError:
+            return False
+        if sole.leader_epoch > NO_EPOCH and sole.leader_epoch != partition.leader_epoch:
             return False
         fetch = _WaitingFetch(self, sole, slot, client, partition)
         try:

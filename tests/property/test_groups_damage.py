@@ -132,7 +132,7 @@ class DamagedLog:
             log.append(batch_of([(b"%d-%d" % (number, one), b"v" * 20) for one in range(3)], 0), 0)
             log.write()
         log.advance_high_watermark(log.end_offset)
-        self.partition = ServedLeadership(Partition(PARTITION, TOPIC_ID, log), None, InlineExecutor())  # type: ignore[arg-type] # only read
+        self.partition = ServedLeadership(Partition(PARTITION, TOPIC_ID, log, None), InlineExecutor())  # type: ignore[arg-type] # only read
         self._places = [
             (f"{segment.base_offset:020d}.log", position, header.size_bytes)
             for segment in log.segments

@@ -18,6 +18,7 @@ from kio.schema.errors import ErrorCode
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.filesystem import LocalFileSystem
+from barnabas.base.ids import TopicPartition
 from barnabas.broker.app import Broker
 from barnabas.broker.authorizer import AllowAll, Authorizer
 from barnabas.broker.parts import BrokerParts
@@ -26,6 +27,7 @@ from barnabas.metadata.table import MemoryTable
 from barnabas.net.replies import BUFFER_TYPES
 from barnabas.records.builder import BatchBuilder
 from barnabas.replication.partition import Partition
+from barnabas.storage.log import Log
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.codecs import Codecs, default_codecs
 from barnabas.wire.framing import LENGTH_BYTES, parse_response_header, request_start
@@ -99,6 +101,12 @@ class ServedBroker:
         assert found is not None
         return found
 
+    def log(self, topic: str, index: int = 0) -> Log:
+        """What a partition stores, for what handlers need not know."""
+        found = self.broker.logs.get(TopicPartition(topic, index))
+        assert found is not None
+        return found
+
     def append(self, topic: str, timestamps: Sequence[int], index: int = 0, **builder: Any) -> None:
         """One batch, a record for each timestamp, committed."""
         batch = BatchBuilder(**builder)
@@ -106,8 +114,7 @@ class ServedBroker:
             batch.append(timestamp, b"key", b"value")
         partition = self.partition(topic, index)
         partition.append(batch.build())
-        partition.log.write()
-        partition.commit(partition.log.end_offset)
+        self.broker.tick.write()
 
 
 class _Peer:

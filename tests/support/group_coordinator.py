@@ -13,11 +13,12 @@ from barnabas.base.uuid import ZERO_UUID
 from barnabas.groups.coordinator import GroupCoordinator
 from barnabas.groups.effects import RebalanceCompleted, StoryEvent
 from barnabas.groups.measures import measure_groups
-from barnabas.groups.partitions import WhenFailed
+from barnabas.groups.partitions import LedPartition, WhenCommitted
 from barnabas.groups.requests import JoinRequest, OffsetToCommit, SyncRequest
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard
 from barnabas.records.batch import Codec, read_header
+from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.inline_executor import InlineExecutor
 
 COMMIT_TIMEOUT_MS = 5000
@@ -42,48 +43,51 @@ class MemoryPartition:
         self.reading: asyncio.Event | None = None
         self.read_error: BarnabasError | None = None
         self._watchers: list[Callable[[], None]] = []
-        self._when_failed: list[WhenFailed] = []
+        self._waiting: list[tuple[int, float, WhenCommitted]] = []
 
-    def expect_append(self) -> None:
-        pass
-
-    def append(self, batch: bytearray, when_failed: WhenFailed) -> int:
+    def append(self, batch: bytearray) -> int:
         if self.refusal is not None:
             raise self.refusal
         batch[:8] = self.end_offset.to_bytes(8, "big")
         self.batches.append(batch)
-        self._when_failed.append(when_failed)
         self.end_offset += read_header(memoryview(batch)).count
         if self.commits_itself:
             asyncio.get_running_loop().call_soon(self.commit)
         return self.end_offset - 1
 
+    def when_committed(self, last_offset: int, deadline: float, callback: WhenCommitted) -> None:
+        self._waiting.append((last_offset, deadline, callback))
+        self._waiting.sort(key=lambda one: one[0])
+
     def commit(self) -> None:
         self.high_watermark = self.end_offset
-        self._when_failed.clear()
-        self._tell()
+        self._end([one for one in self._waiting if one[0] < self.high_watermark], None)
+
+    def pass_time(self, now: float) -> None:
+        self._end([one for one in self._waiting if one[1] <= now], KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+
+    def _end(self, ended: list[tuple[int, float, WhenCommitted]], error: BarnabasError | None) -> None:
+        self._waiting = [one for one in self._waiting if one not in ended]
+        for _, _, callback in ended:
+            callback(error)
 
     def fail(self) -> None:
         """What was appended since the last commit is lost."""
         self.end_offset = self.high_watermark
         self.batches = [one for one in self.batches if read_header(memoryview(one)).base_offset < self.end_offset]
-        waiting, self._when_failed = self._when_failed, []
-        for when_failed in waiting:
-            when_failed(DiskFailed("write", "/nowhere", OSError(5, "the disk is gone")))
+        self._end(self._waiting, DiskFailed("write", "/nowhere", OSError(5, "the disk is gone")))
 
     def lose(self) -> None:
         self.is_led = False
-        self._tell()
-
-    def _tell(self) -> None:
+        self._end(self._waiting, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         for watcher in tuple(self._watchers):
             watcher()
 
-    def watch(self, on_change: Callable[[], None]) -> None:
-        self._watchers.append(on_change)
+    def watch(self, on_end: Callable[[], None]) -> None:
+        self._watchers.append(on_end)
 
-    def unwatch(self, on_change: Callable[[], None]) -> None:
-        self._watchers.remove(on_change)
+    def unwatch(self, on_end: Callable[[], None]) -> None:
+        self._watchers.remove(on_end)
 
     async def read(self, offset: int, max_bytes: int) -> Buffer:
         if self.reading is not None:
@@ -109,6 +113,7 @@ class Rig:
             codec=codec,
             load_buffer_bytes=1 << 20,
             commit_timeout_ms=COMMIT_TIMEOUT_MS,
+            before_write=asyncio.get_running_loop().call_soon,
             on_events=self._hear,
             on_removed=self.removed.append,
         )
@@ -126,6 +131,10 @@ class Rig:
         """Lets time pass, and every timer fire that is due."""
         self.clock.advance(milliseconds)
         self.coordinator._timers._advance()
+        for shard in self.coordinator:
+            partition: LedPartition = shard.partition
+            assert isinstance(partition, MemoryPartition)
+            partition.pass_time(self.clock.monotonic())
 
     @property
     def shard(self) -> GroupShard:

@@ -159,7 +159,7 @@ def stored_values(broker: ServedBroker, topic: str, index: int = 0) -> list[byte
     """Every record that can be read, from the first one on."""
     partition = broker.partition(topic, index)
     values: list[bytes | None] = []
-    offset = partition.log.log_start_offset
+    offset = partition.log_start_offset
     while (found := partition.read(offset, 1 << 20, is_committed_only=False, at_least_one=True)).size_bytes:
         records = found.records
         assert records is not None

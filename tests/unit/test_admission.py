@@ -6,13 +6,15 @@ from dataclasses import replace
 import pytest
 
 from barnabas.base.clock import SystemClock
-from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed
+from barnabas.base.errors import BarnabasError, CorruptBatch
 from barnabas.base.ids import TopicPartition
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.records.batch import Codec
 from barnabas.replication.admission import CHECKERS_MAX, TURN_COST_MAX, USUAL_BYTES_MAX, Admission
 from barnabas.replication.partition import Partition
 from barnabas.replication.tick import AppendTick
+from barnabas.replication.waiting import ALL_ACKS, FOREVER
+from barnabas.storage.log import Log
 from barnabas.storage.staging import Appended
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.bombs import hollow, zstd_bomb
@@ -32,11 +34,16 @@ class Owner:
 
     appended: Appended
 
-    def __init__(self, told: list["Owner"]) -> None:
+    def __init__(self, partition: Partition, told: list["Owner"]) -> None:
+        self._partition = partition
         self._told = told
         self.error: BarnabasError | None = None
 
-    def __call__(self, error: DiskFailed | None) -> None:
+    def staged(self, appended: Appended) -> None:
+        self.appended = appended
+        self._partition.when_committed(appended.last_offset, ALL_ACKS, FOREVER, self._settled)
+
+    def _settled(self, error: BarnabasError | None) -> None:
         self.error = error
         self._told.append(self)
 
@@ -56,26 +63,28 @@ class Scene:
     def __init__(self, partitions: int = 1) -> None:
         loop = asyncio.get_running_loop()
         self.workers = HeldWorkers()
-        self.tick = AppendTick(loop, SystemClock(), self.workers, lambda _, error: None, lambda: None)
-        self.admission = Admission(loop, self.workers, self.tick)
+        self.tick = AppendTick(loop, SystemClock(), lambda: None)
+        self.admission = Admission(loop, self.workers)
+        self.logs: list[Log] = []
         self.partitions = [self._partition(index) for index in range(partitions)]
         self.told: list[Owner] = []
 
     def _partition(self, index: int) -> Partition:
         log = SimulatedLog(clock=SystemClock()).log  # type: ignore[arg-type] # the batches are of this time
-        partition = Partition(TopicPartition("orders", index), ZERO_UUID, log)
+        self.logs.append(log)
+        partition = Partition(TopicPartition("orders", index), ZERO_UUID, log, self.tick)
         partition.lead(1, 0, (1,), (1,))
         return partition
 
     def send(self, content: bytes, index: int = 0) -> Owner:
         """As the handler of Produce does."""
-        owner, partition = Owner(self.told), self.partitions[index]
+        partition = self.partitions[index]
+        owner = Owner(partition, self.told)
         appended = partition.append_usual(bytearray(content))
         if appended is None:
             self.admission.admit(partition, bytearray(content), owner)
         else:
-            owner.appended = appended
-            self.tick.add(partition, appended.last_offset, owner)
+            owner.staged(appended)
         return owner
 
     async def until_told(self, count: int) -> list[int | ErrorCode | type[BarnabasError]]:
@@ -130,7 +139,7 @@ def test_idempotent_producer_with_a_batch_away_gets_every_sequence_in() -> None:
 
     async def scene() -> None:
         stage = Scene()
-        stage.partitions[0].log.config = replace(stage.partitions[0].log.config, max_message_bytes=4 << 20)
+        stage.partitions[0].configure(replace(stage.logs[0].config, max_message_bytes=4 << 20))
         for sequence in range(4):
             stage.send(of_producer(sequence, Codec.LZ4 if sequence % 2 == 0 else Codec.NONE))
         assert await stage.let_all_go_on(4) == [0, 1, 2, 3]
@@ -175,7 +184,7 @@ def test_one_turn_of_the_loop_checks_so_much_and_leaves_the_rest() -> None:
         stage = Scene(partitions=count)
         for index in range(count):
             stage.send(COMPRESSED, index)
-        at_once = sum(partition.log.staged_end_offset > 0 for partition in stage.partitions)
+        at_once = sum(log.staged_end_offset > 0 for log in stage.logs)
         assert 0 < at_once < count
         assert set(await stage.let_all_go_on(count)) == {0}
 
@@ -205,7 +214,7 @@ def test_batch_that_comes_back_to_a_closed_partition_is_refused_with_those_behin
         stage.workers.run_one()
         assert await stage.until_told(2) == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
         await stage.admission.drain()
-        assert stage.partitions[0].log.staged_end_offset == 0
+        assert stage.logs[0].staged_end_offset == 0
 
     run(scene())
 
@@ -230,8 +239,7 @@ def test_batch_that_is_refused_leaves_the_way_to_those_behind_it(content: bytes,
 def test_large_uncompressed_batch_leaves_the_loop() -> None:
     async def scene() -> None:
         stage = Scene()
-        log = stage.partitions[0].log
-        log.config = replace(log.config, max_message_bytes=16 << 20)
+        stage.partitions[0].configure(replace(stage.logs[0].config, max_message_bytes=16 << 20))
         stage.send(batch(1, value=bytes(2 * TURN_COST_MAX)))
         stage.send(batch(1, value=bytes(2 * TURN_COST_MAX + 1)))
         assert stage.partitions[0].is_admitting

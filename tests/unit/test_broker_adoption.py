@@ -72,7 +72,7 @@ def refuse(broker: Broker, expected: type[BarnabasError], said: str, *directorie
 
 
 def end_offsets(broker: Broker) -> dict[str, int]:
-    return {str(one.name): one.log.high_watermark for one in broker.replicas}
+    return {str(one.name): one.high_watermark for one in broker.replicas}
 
 
 # Taken over

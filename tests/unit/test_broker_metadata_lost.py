@@ -51,7 +51,7 @@ def test_lost_store_makes_the_broker_unavailable_and_its_clients_ask_again(
             assert health.state is BrokerState.UNAVAILABLE
             assert health.problems == ("the metadata store: cannot write barnabas-metadata.db: disk I/O error",)
             broker.append("orders", [1])
-            assert broker.partition("orders").log.high_watermark == 1
+            assert broker.log("orders").high_watermark == 1
 
             table.error = None
             retrying = broker.broker.running.cluster.metadata._retrying
@@ -78,7 +78,7 @@ def test_broker_starts_on_a_full_disk_and_waits_for_space(tmp_path: Path, monkey
             broker.append("orders", [1, 2])
         table.error = FULL
         async with served_broker(tmp_path, table=table) as broker:
-            assert broker.partition("orders").log.end_offset == 2
+            assert broker.log("orders").end_offset == 2
             assert (await create(broker, "refused")).error_code.value == ErrorCode.KAFKA_STORAGE_ERROR
             assert await init_producer_id(broker) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
             health = broker.broker.health

@@ -70,8 +70,8 @@ def test_rebuilt_metadata_serves_the_same_topics_with_their_records(two: tuple[P
             image = broker.broker.replicas.image
             assert broker.broker.services.cluster_id == cluster_id
             assert {name: topic.id for name, topic in image.topics.items()} == ids
-            assert [broker.partition("orders", index).log.end_offset for index in range(3)] == [2, 2, 2]
-            assert broker.partition("letters").log.config.retention_ms == -1
+            assert [broker.partition("orders", index).end_offset for index in range(3)] == [2, 2, 2]
+            assert broker.log("letters").config.retention_ms == -1
             assert await producer_id(broker) > first_id
             broker.append("orders", [3])
             await broker.create("more")

@@ -252,7 +252,7 @@ def test_commits_go_on_and_carry_the_time_of_the_clock(jump_ms: int, tmp_path: P
             [found] = state.fetch_offsets("g", "orders", [0])
             assert found is not None
             assert (found.offset, found.commit_timestamp_ms) == (2, clock.now_ms())
-            log = broker.partition("__consumer_offsets").log
+            log = broker.log("__consumer_offsets")
             assert log.segments.active.largest.timestamp >= clock.now_ms()
 
             await broker.broker.groups.coordinator.sweep()

@@ -145,11 +145,12 @@ def test_fetch_of_records_that_go_while_it_waits_is_refused(tmp_path: Path, vers
         async with scene_of(tmp_path, version) as scene:
             scene.reader.ask(1)
             await scene.until_waiting()
-            scene.partition.log.append(build_batch(3), scene.partition.leader_epoch)
-            scene.partition.log.write()
-            scene.partition.log.high_watermark = 3
+            log = scene.broker.log(TOPIC)
+            log.append(build_batch(3), scene.partition.leader_epoch)
+            log.write()
+            log.high_watermark = 3
             scene.partition.delete_records_before(2)
-            scene.partition.commit(scene.partition.log.end_offset)
+            scene.partition.commit(log.end_offset)
             assert (await scene.reader.partition()).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
     run(scenario())

@@ -150,7 +150,7 @@ def test_record_is_found_in_old_segments_and_behind_gaps(tmp_path: Path) -> None
 
     async def scenario() -> None:
         async with scene_of(tmp_path) as scene:
-            log = scene.served.partition("orders").log
+            log = scene.served.log("orders")
             for base_offset, timestamp in ((0, 10), (4, 20), (9, 30), (30, 40)):
                 if base_offset in (9, 30):
                     log.roll(at_offset=base_offset - 1)

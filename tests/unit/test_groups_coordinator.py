@@ -380,7 +380,7 @@ def test_replicas_that_do_not_confirm_in_time_are_not_waited_for() -> None:
         answer = rig.commit(3)
         await turns()
 
-        rig.clock.advance(COMMIT_TIMEOUT_MS + 100)
+        rig.pass_time(COMMIT_TIMEOUT_MS + 100)
         assert await answer is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
         partition.commit()

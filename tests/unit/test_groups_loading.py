@@ -9,7 +9,7 @@ import pytest
 from barnabas.base.filesystem import Buffer
 from barnabas.groups import loading
 from barnabas.groups.loading import Damage, read_records
-from barnabas.groups.partitions import WhenFailed
+from barnabas.groups.partitions import WhenCommitted
 from barnabas.records.batch import Codec, read_header
 from barnabas.records.builder import BatchBuilder
 from tests.support.inline_executor import InlineExecutor
@@ -38,15 +38,15 @@ class StoredPartition:
         first, *others = [one for one in self.batches if read_header(memoryview(one)).next_offset > offset]
         return bytes(first) + b"".join(others)[: max(0, max_bytes - len(first))]
 
-    def expect_append(self) -> None:
+    def append(self, batch: bytearray) -> int:
         raise AssertionError("nobody writes")
 
-    def append(self, batch: bytearray, when_failed: WhenFailed) -> int:
+    def when_committed(self, last_offset: int, deadline: float, callback: WhenCommitted) -> None:
         raise AssertionError("nobody writes")
 
-    def watch(self, on_change: Callable[[], None]) -> None: ...
+    def watch(self, on_end: Callable[[], None]) -> None: ...
 
-    def unwatch(self, on_change: Callable[[], None]) -> None: ...
+    def unwatch(self, on_end: Callable[[], None]) -> None: ...
 
 
 def log_of(*records: Sequence[tuple[bytes | None, bytes | None]], codec: Codec = Codec.NONE) -> list[bytearray]:

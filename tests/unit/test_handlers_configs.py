@@ -166,10 +166,10 @@ def test_changed_topic_setting_is_used_when_the_answer_comes(tmp_path: Path) -> 
         async with served_broker(tmp_path) as broker:
             await broker.create("orders")
             assert await change(broker, TOPIC, "orders", ("retention.ms", SET, "5000")) is ErrorCode.none
-            assert broker.partition("orders").log.config.retention_ms == 5000
+            assert broker.log("orders").config.retention_ms == 5000
             assert await change(broker, TOPIC, "orders", ("retention.ms", DELETE, None)) is ErrorCode.none
 
-            assert broker.partition("orders").log.config.retention_ms == 604_800_000
+            assert broker.log("orders").config.retention_ms == 604_800_000
             assert await value_of(broker, TOPIC, "orders", "retention.ms") == ("604800000", 5)
 
     run(scenario())
@@ -181,11 +181,11 @@ def test_changed_broker_setting_is_used_by_topics_that_have_none(tmp_path: Path)
             await broker.create("orders")
             await broker.create("own", max_message_bytes="5555")
             assert await change(broker, BROKER, "", ("message.max.bytes", SET, "7777")) is ErrorCode.none
-            assert broker.partition("orders").log.config.max_message_bytes == 7777
+            assert broker.log("orders").config.max_message_bytes == 7777
             assert await change(broker, BROKER, OWN, ("message.max.bytes", SET, "8888")) is ErrorCode.none
 
-            assert broker.partition("orders").log.config.max_message_bytes == 8888
-            assert broker.partition("own").log.config.max_message_bytes == 5555
+            assert broker.log("orders").config.max_message_bytes == 8888
+            assert broker.log("own").config.max_message_bytes == 5555
 
     run(scenario())
 
@@ -316,7 +316,7 @@ def test_alter_configs_replaces_all_settings(tmp_path: Path, version: int) -> No
             assert await replace(("segment.ms", None)) is ErrorCode.invalid_request
             assert await replace(("nope", "1")) is ErrorCode.invalid_config
             assert await replace() is ErrorCode.none
-            assert broker.partition("orders").log.config.segment_ms == 604_800_000
+            assert broker.log("orders").config.segment_ms == 604_800_000
 
     run(scenario())
 
@@ -360,7 +360,7 @@ def test_changed_setting_of_the_broker_takes_effect_at_once(tmp_path: Path) -> N
             broker = served.broker
             assert broker.server_options.connections_max == 17
             assert broker.logs.config.log_cleaner_threads == 2
-            assert served.partition("orders").log.config.retention_ms == 99
+            assert served.log("orders").config.retention_ms == 99
 
     run(scenario())
 

@@ -339,7 +339,7 @@ def test_offsets_are_deleted_by_request_and_with_their_topic(tmp_path: Path) -> 
 
             await broker.ask(ApiKey.DELETE_TOPICS, 5, topic_names=["orders"], timeout_ms=1000)
             index = broker.broker.groups.coordinator.partition_of("g")
-            written = broker.partition("__consumer_offsets", index).log
+            written = broker.log("__consumer_offsets", index)
             await until(broker, "__consumer_offsets", lambda: written.high_watermark >= 4, index)
             assert await committed(broker, index=1) == (-1, "")
             missing = await broker.ask(ApiKey.OFFSET_DELETE, 0, group_id="nobody", topics=wanted)
@@ -420,7 +420,7 @@ async def until(broker: ServedBroker, topic: str, is_so: Callable[[], bool], ind
 
 
 def read_story(broker: ServedBroker) -> list[Any]:
-    log = broker.partition(HISTORY_TOPIC).log
+    log = broker.log(HISTORY_TOPIC)
     found = log.read(max(log.log_start_offset, log.end_offset - 1), 1 << 20).slice
     if found is None:
         return []

@@ -127,7 +127,7 @@ def test_cold_place_in_the_log_is_brought_in_by_a_worker(tmp_path: Path, monkeyp
             assert await offset_of(broker, MAX_TIMESTAMP) == (1010, 1, 0)
             assert len(loaded_by) == 2
             assert threading.current_thread() not in loaded_by
-            assert broker.partition("orders").log.segments.active.slices == []
+            assert broker.log("orders").segments.active.slices == []
 
     run(scenario())
 

@@ -59,7 +59,7 @@ def test_created_topic_is_described_with_its_settings(tmp_path: Path) -> None:
             assert configs["retention.ms"] == ("1000", 1)
             assert configs["segment.bytes"] == ("2000000", 4)
             assert configs["segment.ms"] == ("604800000", 5)
-            assert broker.partition("orders").log.config.retention_ms == 1000
+            assert broker.log("orders").config.retention_ms == 1000
 
     run(scenario())
 
@@ -160,7 +160,7 @@ def test_topics_and_their_ids_are_there_after_a_restart(tmp_path: Path) -> None:
             broker.append("orders", [5])
         async with served_broker(tmp_path, table=table) as broker:
             assert broker.partition("orders").topic_id == topic_id
-            assert broker.partition("orders").log.high_watermark == 1
+            assert broker.log("orders").high_watermark == 1
 
     run(scenario())
 
@@ -240,7 +240,7 @@ def test_topic_made_again_under_its_name_is_another_one(tmp_path: Path) -> None:
             await broker.create("orders")
 
             assert broker.partition("orders").topic_id != before
-            assert broker.partition("orders").log.end_offset == 0
+            assert broker.log("orders").end_offset == 0
 
     run(scenario())
 
@@ -316,7 +316,7 @@ def test_log_directories_tell_sizes_of_the_partitions_asked_for(tmp_path: Path, 
             assert [len(one.topics) for one in everything.results] == [2]
             assert directory.log_dir == str(tmp_path)
             assert (topic.name, partition.partition_index) == ("orders", 0)
-            assert partition.partition_size == broker.partition("orders").log.size_bytes > 0
+            assert partition.partition_size == broker.log("orders").size_bytes > 0
             assert version < 4 or 0 < directory.usable_bytes <= directory.total_bytes
 
     run(scenario())

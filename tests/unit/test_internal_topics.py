@@ -51,7 +51,7 @@ def test_nobody_produces_to_an_internal_topic_whatever_the_client_calls_itself(t
     async def scenario() -> None:
         async with served_broker(tmp_path, **ONE) as broker:
             await make_group(broker)
-            log = broker.partition(OFFSETS_TOPIC).log
+            log = broker.log(OFFSETS_TOPIC)
             before = log.end_offset
             for broker.client_id in ("test", "__admin_client"):
                 partitions = [{"index": 0, "records": bytes(raw_batch((b"\0", b"")))}]
@@ -80,9 +80,9 @@ def test_records_that_cannot_be_read_do_not_keep_groups_from_loading(
         async with served_broker(tmp_path, table=table, **ONE) as broker:
             await make_group(broker)
             partition = broker.partition(OFFSETS_TOPIC)
-            bad = partition.log.end_offset
+            bad = partition.end_offset
             partition.append(raw_batch((b"\0", b"x"), (encode_offset_key("g", "orders", 0), b"\0\4")))
-            partition.log.write()
+            broker.broker.tick.write()
         async with served_broker(tmp_path, table=table, **ONE) as broker:
             await broker.broker.groups.coordinator.wait_loaded()
             assert await committed(broker) == 7
@@ -102,7 +102,7 @@ def test_offsets_topic_stays_compacted(tmp_path: Path) -> None:
                 assert refused.error_code is ErrorCode.invalid_config, (operation, value)
                 assert "lose their committed offsets" in refused.error_message
             assert (await change(broker, "segment.bytes", SET, "2097152")).error_code is ErrorCode.none
-            config = broker.partition(OFFSETS_TOPIC).log.config
+            config = broker.log(OFFSETS_TOPIC).config
             assert (config.is_compacted, config.is_deleted, config.segment_bytes) == (True, False, 2097152)
 
     run(scenario())
@@ -119,7 +119,7 @@ def test_offsets_topic_that_a_client_creates_is_compacted(tmp_path: Path) -> Non
 
             assert await create({"cleanup.policy": "delete"}) is ErrorCode.invalid_config
             assert await create({}) is ErrorCode.none
-            assert broker.partition(OFFSETS_TOPIC).log.config.is_compacted
+            assert broker.log(OFFSETS_TOPIC).config.is_compacted
             await make_group(broker)
             assert await committed(broker) == 7
 

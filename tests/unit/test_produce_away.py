@@ -72,7 +72,7 @@ def test_bomb_without_acks_closes_the_connection(tmp_path: Path) -> None:
     async def scene() -> None:
         async with served_broker(tmp_path) as broker, producing(broker) as producer:
             producer.send(LONG, batch(), acks=0)
-            await until(lambda: broker.partition(TOPIC).log.end_offset == 2)
+            await until(lambda: broker.partition(TOPIC).end_offset == 2)
             producer.send(zstd_bomb(1024), acks=0)
             assert await is_closed_by_peer(producer.reader)
 

@@ -87,7 +87,7 @@ def test_log_that_was_opened_late_is_served(tmp_path: Path, monkeypatch: pytest.
             assert broker.replicas.get("orders", 0) is None
             files.refused = ""
             await until_served(broker, "orders")
-            assert ServedBroker(broker).partition("orders").log.end_offset == 2
+            assert ServedBroker(broker).log("orders").end_offset == 2
 
     asyncio.run(main())
 

@@ -90,8 +90,8 @@ async def serve_everything(broker: ServedBroker, topic_configs: dict[str, str]) 
     for _ in range(3):
         broker.append("orders", [now_ms])
         broker.append("accounts", [now_ms])
-    assert broker.partition("orders").log.high_watermark == 3
-    broker.partition("accounts").log.roll()
+    assert broker.log("orders").high_watermark == 3
+    broker.log("accounts").roll()
     await broker.find_coordinator()
     assert await broker.commit(1) is ErrorCode.none
     for _ in range(3):
@@ -112,7 +112,7 @@ def test_broker_serves_with_every_number_at_its_limit(is_largest: bool, tmp_path
         async with served_broker(tmp_path, table=table, **settings) as broker:
             await serve_everything(broker, topic_configs)
         async with served_broker(tmp_path, table=table, **settings) as broker:
-            assert broker.partition("orders").log.end_offset == 3
+            assert broker.log("orders").end_offset == 3
 
     run(scenario())
 

@@ -291,8 +291,8 @@ class Broker:
     async def _stop_serving(self, core: Core, dispatcher: Dispatcher) -> None:
         self._is_stopping = True
         core.groups.close()  # members that wait for others are told to look for another coordinator
-        for partition in core.replicas:
-            partition.close()  # a fetch that waits for records is answered now
+        core.tick.write()  # what was taken before is in the log, and its producers are told so
+        core.replicas.resign_all()  # a fetch that waits for records is answered now
         await core.server.stop(STOP_GRACE_SECONDS if self.failure is None else 0)
         await dispatcher.stop()
 

@@ -47,6 +47,7 @@ from barnabas.metadata.topics import TopicWriter
 from barnabas.metadata.watcher import MetadataWatcher
 from barnabas.net.server import Server
 from barnabas.replication.admission import Admission
+from barnabas.replication.flushing import Flusher
 from barnabas.replication.log_starts import LogStarts
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import Replicas
@@ -208,7 +209,7 @@ async def start_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
 
     def drop(directory: LogDirectory) -> None:
         """Nothing of a failed directory is served any more; groups whose partitions lie there are told so."""
-        core.replicas.drop(directory.lost)
+        core.replicas.drop(directory.lost, directory.failure)
         core.groups.follow(core.replicas.image)
 
     logs.on_offline = drop
@@ -238,11 +239,15 @@ def _make_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
     def config_of_topic(image: ClusterImage, topic: str) -> LogConfig:
         return settings.log_config(image, site.node_id, topic)
 
-    replicas = Replicas(site.node_id, logs, config_of_topic, cluster.deletions, executor, on_log_failure)
     server = Server(parts.network, settings.config.server_options(), executor, logs.on_file_failure)
-    tick = AppendTick(loop, parts.clock, executor, on_log_failure, server.flush_replies, site.flush_seconds)
-    site.stack.push_async_callback(tick.drain)
-    admission = Admission(loop, executor, tick)
+    tick = AppendTick(loop, parts.clock, server.flush_replies)
+    flusher = Flusher(loop, logs, executor)
+    site.stack.push_async_callback(flusher.drain)
+    replicas = Replicas(
+        site.node_id, logs, config_of_topic, cluster.deletions, executor, tick, flusher.flush, on_log_failure
+    )
+    site.stack.callback(tick.write)
+    admission = Admission(loop, executor)
     site.stack.push_async_callback(admission.drain)
     internal_topics = InternalTopics(settings.config, cluster.topics, replicas)
     site.stack.push_async_callback(internal_topics.stop)

@@ -20,7 +20,6 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
-from barnabas.base.errors import DiskFailed
 from barnabas.base.ids import NO_TIMESTAMP, Offset, TimestampMs
 from barnabas.base.metrics import LabelValues
 from barnabas.base.tasks import Tasks
@@ -28,7 +27,6 @@ from barnabas.groups.coordinator import GroupCoordinator
 from barnabas.records.batch import BatchHeader
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import Replicas
-from barnabas.storage.batch_search import BatchSearch, search_batch
 
 MEASURED_MAX: Final = 20_000
 """Committed partitions, of all groups; a group that does not fit any more is left out as a whole."""
@@ -136,7 +134,7 @@ class GroupLags:
                     found.timestamps[lag.unread] = timestamp
 
     async def _search(self, places: Sequence[_Place]) -> list[BatchHeader | None]:
-        searches = [_search_at(*place) for place in places]
+        searches = [partition.search_batch(offset) for partition, offset in places]
 
         def run() -> list[BatchHeader | None]:
             return [None if search is None else search.run() for search in searches]
@@ -154,21 +152,11 @@ class GroupLags:
 def _count(group_id: str, partition: Partition, committed: Offset) -> GroupLag:
     topic, index = partition.name
     labels = (group_id, topic, str(index))
-    end = partition.log.high_watermark
+    end = partition.high_watermark
     if committed > end:
         return GroupLag(labels, committed, None, None)
-    unread = max(committed, partition.log.log_start_offset)
+    unread = max(committed, partition.log_start_offset)
     return GroupLag(labels, committed, end - unread, (partition, unread) if unread < end else None)
-
-
-def _search_at(partition: Partition, offset: Offset) -> BatchSearch | None:
-    log = partition.log
-    if partition.is_closed or offset < log.log_start_offset:
-        return None  # deleted meanwhile
-    try:
-        return search_batch(log.segments, offset, log.high_watermark)
-    except DiskFailed:
-        return None  # whoever reads the records is told
 
 
 def _timestamp_at(header: BatchHeader, offset: Offset) -> TimestampMs:

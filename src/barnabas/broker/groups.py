@@ -45,7 +45,6 @@ class Groups:
         measures: GroupMeasures,
     ) -> None:
         self._replicas = replicas
-        self._tick = tick
         self._workers = workers
         self._internal_topics = internal_topics
         self._sweep_interval_ms = config.offsets_retention_check_interval_ms
@@ -64,6 +63,7 @@ class Groups:
             codec=Codec(config.offsets_topic_compression_codec),
             load_buffer_bytes=config.offsets_load_buffer_size,
             commit_timeout_ms=config.offsets_commit_timeout_ms,
+            before_write=tick.before_write,
             on_events=self.history.hear,
             on_removed=self.history.forget,
         )
@@ -113,7 +113,7 @@ class Groups:
             return None
         known = self._led.get((topic, index))
         if known is None or not known.is_of(partition):
-            known = self._led[topic, index] = ServedLeadership(partition, self._tick, self._workers)
+            known = self._led[topic, index] = ServedLeadership(partition, self._workers)
         return known
 
     def close(self) -> None:

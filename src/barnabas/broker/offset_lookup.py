@@ -21,8 +21,6 @@ from typing import Final, NamedTuple
 
 from barnabas.base.ids import NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from barnabas.replication.partition import Partition
-from barnabas.storage.log import Log
-from barnabas.storage.slices import FileSlice
 from barnabas.storage.timestamp_lookup import FoundTimestamp, TimestampLookup
 from barnabas.wire.errors import ErrorCode, KafkaError
 
@@ -46,8 +44,6 @@ _FROM_VERSION: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-_SEARCHED_BYTES: Final = 1 << 20
-"""More than lies between two entries of the index, and a batch of the usual largest size."""
 
 
 class FoundOffset(NamedTuple):
@@ -83,27 +79,25 @@ async def find_offset(
     partition: Partition, timestamp: TimestampMs, upper: Offset, workers: LookupWorkers
 ) -> FoundOffset:
     """`upper` is the first offset that the one who asks may not read."""
-    log = partition.log
     if timestamp == LATEST:
         return FoundOffset(offset=upper, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        epoch = log.epochs.epoch_for_offset(log.log_start_offset)
-        return FoundOffset(offset=log.log_start_offset, leader_epoch=NO_EPOCH if epoch is None else epoch)
+        return FoundOffset(offset=partition.log_start_offset, leader_epoch=partition.start_epoch)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
     with partition.reporting():
         await _bring_in(partition, timestamp, workers.workers)
-        found = await _find(log, timestamp, workers)
+        found = await _find(partition, timestamp, workers)
     if found is None or found.offset >= upper:
         return NOTHING
     return FoundOffset(found.timestamp, found.offset, found.leader_epoch)
 
 
-async def _find(log: Log, timestamp: TimestampMs, workers: LookupWorkers) -> FoundTimestamp | None:
-    """`Log.find_timestamp`; the log may change while a worker looks into a batch, so each step begins anew."""
-    target = log.segments.largest_timestamp if timestamp == MAX_TIMESTAMP else timestamp
-    first_offset = log.log_start_offset
-    while target >= 0 and (look := log.look_for_timestamp(target, first_offset)) is not None:
+async def _find(partition: Partition, timestamp: TimestampMs, workers: LookupWorkers) -> FoundTimestamp | None:
+    """The log may change while a worker looks into a batch, so each step begins anew."""
+    target = partition.largest_timestamp if timestamp == MAX_TIMESTAMP else timestamp
+    first_offset = partition.log_start_offset
+    while target >= 0 and (look := partition.look_for_timestamp(target, first_offset)) is not None:
         if (found := await workers.run(look)) is not None:
             return found
         first_offset = look.header.next_offset
@@ -111,27 +105,10 @@ async def _find(log: Log, timestamp: TimestampMs, workers: LookupWorkers) -> Fou
 
 
 async def _bring_in(partition: Partition, timestamp: TimestampMs, workers: Executor) -> None:
-    place = _place_of_search(partition, timestamp)
+    place = partition.place_of_search(None if timestamp == MAX_TIMESTAMP else timestamp)
     if place is not None:
         try:
             if not place.is_resident():
                 await asyncio.get_running_loop().run_in_executor(workers, place.load)
         finally:
             place.release()
-
-
-def _place_of_search(partition: Partition, timestamp: TimestampMs) -> FileSlice | None:
-    """Where the log would begin to look."""
-    segments = partition.log.segments
-    if timestamp == MAX_TIMESTAMP:
-        segment = max(segments, key=lambda one: one.largest.timestamp)
-        timestamp = segment.largest.timestamp
-    else:
-        candidates = (one for one in segments if one.largest.timestamp >= timestamp)
-        first = next(candidates, None)
-        if first is None:
-            return None
-        segment = first
-    position = segment.place_of_search(timestamp, partition.log.log_start_offset)
-    length = min(_SEARCHED_BYTES, segment.size - position)
-    return segment.slice(position, length) if length > 0 else None

@@ -52,10 +52,15 @@ class GroupCoordinator:
         codec: Codec,
         load_buffer_bytes: int,
         commit_timeout_ms: int,
+        before_write: Callable[[Callable[[], None]], None],
         on_events: Callable[[Sequence[StoryEvent]], None],
         on_removed: Callable[[str], None],
     ) -> None:
-        """`on_events` gets the story, `on_removed` each group that is gone for good."""
+        """`before_write` has a function called before the tick of appends writes, which may stage more for it.
+
+        `on_events` is called with the story, `on_removed` with a group that is gone for good.
+        """
+        self._before_write = before_write
         self._clock = clock
         self.measures = measures
         self._on_events = on_events
@@ -75,7 +80,6 @@ class GroupCoordinator:
             commit_timeout_ms=commit_timeout_ms,
             loading_turn=asyncio.Lock(),
         )
-        self._loop = loop
         self._appending: list[GroupShard] = []
         self._shards: dict[int, GroupShard] = {}
         self._partition_count = 0
@@ -194,11 +198,10 @@ class GroupCoordinator:
         return totals
 
     def _append_soon(self, shard: GroupShard) -> None:
-        """All shards append together, so that the tick that the first one begins writes for all of them."""
+        """All shards append together, at the end of the tick that writes for all of them."""
         self._appending.append(shard)
         if len(self._appending) == 1:
-            self._loop.call_soon(self._append)
-            shard.partition.expect_append()
+            self._before_write(self._append)
 
     def _append(self) -> None:
         appending, self._appending = self._appending, []

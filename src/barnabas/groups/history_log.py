@@ -31,7 +31,7 @@ from barnabas.groups.history import (
 )
 from barnabas.groups.history import encode_key as history_key
 from barnabas.groups.loading import Damage, read_records
-from barnabas.groups.partitions import LedPartition
+from barnabas.groups.partitions import FOREVER, LedPartition
 from barnabas.records.builder import BatchBuilder
 
 logger = logging.getLogger(__name__)
@@ -169,10 +169,13 @@ class HistoryLog:
             builder = BatchBuilder()
             builder.append(self._now_ms(), history_key(group_id), value)
             try:
-                partition.append(builder.build(), _log_failure)
+                last_offset = partition.append(builder.build())
             except BarnabasError as error:
                 _log_failure(error)
+            else:
+                partition.when_committed(last_offset, FOREVER, _log_failure)
 
 
-def _log_failure(error: BarnabasError) -> None:
-    logger.warning("the story of a group is not written: %s", error)
+def _log_failure(error: BarnabasError | None) -> None:
+    if error is not None:
+        logger.warning("the story of a group is not written: %s", error)

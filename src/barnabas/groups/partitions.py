@@ -17,7 +17,10 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 _HASH_MASK: Final = 0xFFFF_FFFF
 _HASH_SIGN: Final = 0x8000_0000
 
-WhenFailed: TypeAlias = Callable[[BarnabasError], None]
+FOREVER: Final = float("inf")
+"""A deadline that never comes."""
+
+WhenCommitted: TypeAlias = Callable[[BarnabasError | None], None]
 
 
 class LedPartition(Protocol):
@@ -53,22 +56,23 @@ class LedPartition(Protocol):
         """The largest batch that `append` takes."""
         ...
 
-    def expect_append(self) -> None:
-        """An append comes before the end of this tick: the write of the tick is to wait for it, where it can."""
+    def append(self, batch: bytearray) -> Offset:
+        """Stages a batch and returns the offset of its last record. An exception says that nothing is written."""
         ...
 
-    def append(self, batch: bytearray, when_failed: WhenFailed) -> Offset:
-        """Stages a batch and returns the offset of its last record: it is committed when the high watermark is above.
+    def when_committed(self, last_offset: Offset, deadline: float, callback: WhenCommitted) -> None:
+        """Has `callback` called once the record is on every in-sync replica; in the order of the offsets.
 
-        An exception says that certainly nothing is written; `when_failed` is called when nobody knows.
+        Or with an error: REQUEST_TIMED_OUT when the time (of the steady clock, in seconds) is over and it may still
+        come, NOT_LEADER_OR_FOLLOWER when nobody will know here any more, and what the disk says.
         """
         ...
 
-    def watch(self, on_change: Callable[[], None]) -> None:
-        """`on_change` is called when the high watermark has moved, and when the partition is not led here any more."""
+    def watch(self, on_end: Callable[[], None]) -> None:
+        """`on_end` is called when the partition is not led here any more."""
         ...
 
-    def unwatch(self, on_change: Callable[[], None]) -> None: ...
+    def unwatch(self, on_end: Callable[[], None]) -> None: ...
 
     async def read(self, offset: Offset, max_bytes: int) -> Buffer:
         """Batches from the one that holds `offset` on; the first one whole, the last one perhaps cut short."""

@@ -14,7 +14,8 @@ from loading.
 A call on the state returns effects. Timers and events are carried out at once. Records of all calls of a tick are
 appended as one batch (or as few as the topic's limit allows), each call's records within one; when the high watermark
 is above them the state is told, and then the callers. While that is under way, later calls go on: the state keeps what
-is not yet durable apart.
+is not yet durable apart. Of a log that is longer than what is committed everything is loaded; the shard is active when
+all of it is committed.
 
 Waiting callers are tokens: functions that take the result, or an `ErrorCode` when there is none. Each is called exactly
 once, on whatever road the shard leaves: NOT_COORDINATOR makes a client look for its coordinator and come again.
@@ -27,6 +28,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from barnabas.base.clock import Moment
@@ -38,7 +40,7 @@ from barnabas.base.timers import LoopTimers, Timer
 from barnabas.groups.batches import build_batch
 from barnabas.groups.effects import CancelTimer, DurableRecord, Effects, StoryEvent, TimerKey
 from barnabas.groups.loading import Damage, read_records
-from barnabas.groups.partitions import OFFSETS_TOPIC, LedPartition
+from barnabas.groups.partitions import FOREVER, OFFSETS_TOPIC, LedPartition
 from barnabas.groups.records import CorruptGroupRecord, GroupChange
 from barnabas.groups.replay import Replay
 from barnabas.groups.state import GroupShardState
@@ -105,6 +107,17 @@ class _Replayed(NamedTuple):
     damage: Damage
 
 
+class _Batch:
+    """What was appended together, until its fate is known."""
+
+    __slots__ = ("effects", "is_given_up", "last_offset")
+
+    def __init__(self, last_offset: Offset, effects: list[Effects]) -> None:
+        self.last_offset = last_offset
+        self.effects = effects
+        self.is_given_up = False
+
+
 class GroupShard:
     """See the module's text."""
 
@@ -115,16 +128,16 @@ class GroupShard:
         self._world = world
         self._timers: dict[TimerKey, Timer] = {}
         self._unwritten: list[Effects] = []
-        self._uncommitted: deque[tuple[Offset, list[Effects]]] = deque()
-        self._commit_timer = Timer(self._commit_timed_out)
+        self._uncommitted: deque[_Batch] = deque()
         self._retry_timer = Timer(self._load)
         self._fields = fields(topic=OFFSETS_TOPIC, partition=partition.index)
         self._has_loaded = False
         self._reloading = RepeatedWarning(logger, world.loop.time, _WARNING_SECONDS)
         """On a full disk every commit has it loaded anew."""
         self._tasks = Tasks(world.loop)
+        self._late = RepeatedWarning(logger, world.loop.time, _WARNING_SECONDS)
         self._loading: asyncio.Task[None] | None = None
-        partition.watch(self._on_partition_changed)
+        partition.watch(self.close)
         self._load()
 
     # -- loading and ending --------------------------------------------------------------------------------------
@@ -137,8 +150,11 @@ class GroupShard:
         world, partition = self._world, self.partition
         began = world.monotonic()
         try:
+            end_offset = partition.end_offset
             async with world.loading_turn:
-                count = await self._replay_all()
+                count, state = await self._replay_all()
+            await self._until_committed(end_offset)
+            await self._revive(state)
         except BarnabasError as error:
             if not partition.is_led:  # its directory went offline for this
                 return
@@ -161,9 +177,8 @@ class GroupShard:
         self._has_loaded = True
         world.on_loaded(self, seconds)
 
-    async def _replay_all(self) -> int:
-        """How many records there were. Other work gets its turn after every few of them."""
-        world = self._world
+    async def _replay_all(self) -> tuple[int, GroupShardState]:
+        """How many records there were, and what they say. Other work gets its turn after every few of them."""
         try:
             count, state, damage = await self._replay_last_values()
         except CorruptGroupRecord:
@@ -171,12 +186,24 @@ class GroupShard:
         damage.report(logger, OFFSETS_TOPIC, self.partition.index)
         if state.skipped_records:
             logger.debug("%d records are of other kinds of groups", state.skipped_records, extra=self._fields)
+        return count, state
+
+    async def _until_committed(self, end_offset: Offset) -> None:
+        """Nobody may be told what the next leader perhaps does not know."""
+        if end_offset > self.partition.high_watermark:
+            told: asyncio.Future[BarnabasError | None] = self._world.loop.create_future()
+            self.partition.when_committed(
+                end_offset - 1, FOREVER, lambda error: None if told.done() else told.set_result(error)
+            )
+            if (error := await told) is not None:
+                raise error
+
+    async def _revive(self, state: GroupShardState) -> None:
         self.state = state
         group_ids = state.group_ids()
         for start in range(0, len(group_ids), _REVIVED_TOGETHER):
-            self.carry_out(state.revive(group_ids[start : start + _REVIVED_TOGETHER], world.now()))
+            self.carry_out(state.revive(group_ids[start : start + _REVIVED_TOGETHER], self._world.now()))
             await asyncio.sleep(0)
-        return count
 
     async def _replay_last_values(self) -> _Replayed:
         """Raises `CorruptGroupRecord` when one of them cannot be read."""
@@ -211,7 +238,7 @@ class GroupShard:
         """Not led here any more: everybody who waits is told to look elsewhere."""
         if self.status is ShardStatus.CLOSED:
             return
-        self.partition.unwatch(self._on_partition_changed)
+        self.partition.unwatch(self.close)
         if self._loading is not None:
             self._loading.cancel()
         self._give_up(ShardStatus.CLOSED)
@@ -222,10 +249,11 @@ class GroupShard:
         for timer in self._timers.values():
             self._world.timers.cancel(timer)
         self._timers.clear()
-        self._world.timers.cancel(self._commit_timer)
         self._world.timers.cancel(self._retry_timer)
         state, self.state = self.state, self._world.new_state()
-        held = [*(effects for _, many in self._uncommitted for effects in many), *self._unwritten]
+        held = [*(effects for batch in self._uncommitted for effects in batch.effects), *self._unwritten]
+        for batch in self._uncommitted:
+            batch.is_given_up = True
         self._uncommitted.clear()
         self._unwritten.clear()
         tokens = [*state.abandon(), *(reply.token for effects in held for reply in effects.replies)]
@@ -315,22 +343,24 @@ class GroupShard:
             _turn_away(together)
             return
         world = self._world
+        now = world.now()
         records = [record for effects in together for record in effects.records]
         try:
-            batch = build_batch(records, world.now().wall_ms, world.codec, self.partition.batch_bytes_max)
-            last_offset = self.partition.append(batch, self._reload)
+            batch = build_batch(records, now.wall_ms, world.codec, self.partition.batch_bytes_max)
+            last_offset = self.partition.append(batch)
         except DiskFailed as error:
             if self.status is ShardStatus.ACTIVE:
-                self._uncommitted.append((self.partition.end_offset, together))
+                self._uncommitted.append(_Batch(self.partition.end_offset, together))
                 self._reload(error)
             else:  # the directory went offline for this, and the shard was closed
                 _turn_away(together)
         except BarnabasError as error:
             self._refuse(together, error)
         else:
-            if not self._uncommitted:
-                world.timers.start(self._commit_timer, world.commit_timeout_ms)
-            self._uncommitted.append((last_offset, together))
+            appended = _Batch(last_offset, together)
+            self._uncommitted.append(appended)
+            deadline = (now.steady_ms + world.commit_timeout_ms) / 1000
+            self.partition.when_committed(last_offset, deadline, partial(self._settled, appended))
             for _, value, change in records:
                 if value is None and isinstance(change, GroupChange):
                     world.on_removed(change.group_id)
@@ -347,37 +377,42 @@ class GroupShard:
             _answer(effects, told)
             self.carry_out(more)
 
-    def _on_partition_changed(self) -> None:
-        if not self.partition.is_led:
-            self.close()
+    def _settled(self, batch: _Batch, error: BarnabasError | None) -> None:
+        """What has become of an append: the oldest one, because they are told in their order."""
+        if batch.is_given_up:
             return
-        uncommitted = self._uncommitted
-        if not uncommitted:
-            return
-        high_watermark = self.partition.high_watermark
-        now = self._world.now()
-        while uncommitted and uncommitted[0][0] < high_watermark:
-            _, together = uncommitted.popleft()
-            for effects in together:
-                more = self.state.committed(effects, now)
-                for token, result in effects.replies:
-                    cast(Token, token)(result)
-                if more is not None:
-                    self.carry_out(more)
-        if uncommitted:
-            self._world.timers.start(self._commit_timer, self._world.commit_timeout_ms)
+        if error is None:
+            assert self._uncommitted[0] is batch
+            self._uncommitted.popleft()
+            self._committed(batch)
+        elif not isinstance(error, KafkaError):
+            self._reload(error)
+        elif error.code is ErrorCode.REQUEST_TIMED_OUT:
+            self._give_up_waiting(batch)
         else:
-            self._world.timers.cancel(self._commit_timer)
+            self.close()
 
-    def _commit_timed_out(self) -> None:
+    def _committed(self, batch: _Batch) -> None:
+        now = self._world.now()
+        for effects in batch.effects:
+            more = self.state.committed(effects, now)
+            for token, result in effects.replies:
+                cast(Token, token)(result)
+            if more is not None:
+                self.carry_out(more)
+
+    def _give_up_waiting(self, batch: _Batch) -> None:
         """The replicas have not confirmed in time. What is in the log will count; only nobody waits for it any more."""
-        for _, together in self._uncommitted:
-            for effects in together:
-                _answer(effects, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-                effects.replies.clear()
-        logger.warning(
-            "groups of partition %d: the replicas do not confirm in time", self.partition.index, extra=self._fields
+        for effects in batch.effects:
+            _answer(effects, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            effects.replies.clear()
+        self._late.warn(
+            "groups of partition %d: the replicas do not confirm in time",
+            self.partition.index,
+            topic=OFFSETS_TOPIC,
+            partition=self.partition.index,
         )
+        self.partition.when_committed(batch.last_offset, FOREVER, partial(self._settled, batch))
 
     # -- facts ---------------------------------------------------------------------------------------------------
 

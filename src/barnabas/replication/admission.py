@@ -14,7 +14,8 @@ admit ── checked ───────────────────�
 A partition takes its batches in the order in which they came: while one of them is away, those that come after it wait
 in the partition's line (`Partition.is_admitting`). Other partitions do not wait. The lines take turns; how long they
 can become is bounded by what connections may have unanswered. A batch that is back when its partition is not served
-any more is refused, and so are those that wait behind it.
+any more is refused, and so are those that wait behind it. Whoever is told that a batch is staged waits for it with
+`Partition.when_committed`.
 
 Owner: the broker's event loop. A worker touches nothing but the one batch.
 """
@@ -24,14 +25,12 @@ from collections import deque
 from concurrent.futures import Executor
 from typing import Final, NamedTuple, Protocol
 
-from barnabas.base.errors import BarnabasError, DiskFailed
+from barnabas.base.errors import BarnabasError
 from barnabas.base.filesystem import Buffer
 from barnabas.base.tasks import Tasks
 from barnabas.replication.partition import Partition
-from barnabas.replication.tick import AppendTick
 from barnabas.storage.staging import Appended
 from barnabas.storage.validate import BatchCheck
-from barnabas.wire.errors import ErrorCode, KafkaError
 
 BATCH_COST_MAX: Final = 1 << 20
 """What one batch may cost on the loop (`BatchCheck.advance`): a millisecond or two, about four with gzip."""
@@ -46,17 +45,14 @@ CHECKERS_MAX: Final = 2
 
 
 class Admitted(Protocol):
-    """The owner of an append, who is told how it went."""
+    """The owner of an append. One of the two is called, once."""
 
-    appended: Appended
-    """Set before it is called."""
+    def staged(self, appended: Appended) -> None:
+        """The batch is staged, and is written with this tick."""
+        ...
 
     def refuse(self, error: BarnabasError) -> None:
         """The batch is not staged, and will not be."""
-        ...
-
-    def __call__(self, error: DiskFailed | None) -> None:
-        """The batch is in the log; or the disk has failed."""
         ...
 
 
@@ -70,10 +66,9 @@ class _Waiting(NamedTuple):
 class Admission:
     """See the module's text."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, workers: Executor, tick: AppendTick) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, workers: Executor) -> None:
         self._loop = loop
         self._workers = workers
-        self._tick = tick
         self._spent = 0
         """Cost of what this turn of the loop has checked."""
         self._usual_bytes = 0
@@ -101,12 +96,13 @@ class Admission:
         check = None
         if self._spent < TURN_COST_MAX:
             try:
-                check = partition.log.check(batch)
-                if self._advance(check):
-                    self._stage(partition, check, owner)
-                    return
+                check = partition.check(batch)
+                appended = partition.append_checked(check.accepted) if self._advance(check) else None
             except BarnabasError as error:
                 owner.refuse(error)
+                return
+            if appended is not None:
+                owner.staged(appended)
                 return
         self._lines[partition] = deque([_Waiting(batch, check, owner)])
         partition.is_admitting = True
@@ -127,10 +123,6 @@ class Admission:
     def _begin_turn(self) -> None:
         self._spent = self._usual_bytes = 0
 
-    def _stage(self, partition: Partition, check: BatchCheck, owner: Admitted) -> None:
-        owner.appended = appended = partition.append_checked(check.accepted)
-        self._tick.add(partition, appended.last_offset, owner)
-
     async def _check_lines(self) -> None:
         """One checker: takes the first batch of one line after the other, until there is none."""
         while self._due:
@@ -138,9 +130,11 @@ class Admission:
             line = self._lines[partition]
             waiting = line[0]
             try:
-                await self._check(partition, waiting)
+                appended = await self._append(partition, waiting)
             except BarnabasError as error:
                 waiting.owner.refuse(error)
+            else:
+                waiting.owner.staged(appended)
             line.popleft()
             if line:
                 self._due.append(partition)
@@ -149,22 +143,15 @@ class Admission:
                 partition.is_admitting = False
         self._checkers -= 1
 
-    async def _check(self, partition: Partition, waiting: _Waiting) -> None:
-        _require_served(partition)
+    async def _append(self, partition: Partition, waiting: _Waiting) -> Appended:
         check, is_done = waiting.check, False
         if check is None:
-            check = partition.log.check(waiting.batch)
+            check = partition.check(waiting.batch)
             is_done = self._spent < TURN_COST_MAX and self._advance(check)
         if not is_done:
             await self._loop.run_in_executor(self._workers, check.finish)
-            _require_served(partition)
-        self._stage(partition, check, waiting.owner)
+        return partition.append_checked(check.accepted)
 
     async def drain(self) -> None:
         """Waits until no batch is away and none waits in line."""
         await self._tasks.drain()
-
-
-def _require_served(partition: Partition) -> None:
-    if partition.is_closed:
-        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.name} is not served here any more")

@@ -1,73 +1,83 @@
-"""A partition that this broker serves: its log, who leads it, and how far it is committed.
+"""A partition that this broker leads: its log, how far it is written and committed, and who waits for which offset.
 
-Handlers talk to this, never to a log. Alone, the leader is the only in-sync replica, so everything written is committed
-when the write (and the flush, where the topic asks for one) is done; with followers the high watermark will wait for
-them, and nothing above this module changes.
+Handlers talk to this, never to a log. Append, commit and acknowledgement are three events:
 
 ```
-append (staged)  ->  AppendTick writes all logs of the tick  ->  commit: high watermark up, waiting fetches woken
+append ── staged ──> AppendTick ──> write ──> synced, where the topic asks for it ──> high watermark above it
+                                      │                      │                                  │
+                                      └── `when_committed`: acks 0 and 1 are called here        └── acks -1 here
 ```
+
+Offsets. Everything below the *own end* is in the leader's log as the topic asks for it: written, or written and synced
+(`flush.messages`, `flush.ms`). Everything below the high watermark is on every in-sync replica; clients see no more.
+Alone (no other broker is in sync) it follows the own end; with others it moves by `commit`, and may lag the end of the
+log by any amount. It does not move while fewer replicas are in sync than `min.insync.replicas` asks for.
+
+```
+ log start          high watermark         own end        end offset       staged end
+     |  readable         |  uncommitted       |  unsynced     |  unwritten      |
+-----+-------------------+--------------------+---------------+-----------------+--->  offsets
+```
+
+A partition is one leadership: in a later epoch, also of this broker, it is another object. When it ends (`close`), what
+is only staged is taken back, everybody who waits is told, and nothing can be staged any more.
 
 Owner: the broker's event loop.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Final, NamedTuple
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
 from uuid import UUID
 
-from barnabas.base.errors import DiskFailed
+from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.filesystem import Buffer
-from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
-from barnabas.storage.epochs import EpochEnd
+from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset, SteadyMs, TimestampMs, TopicPartition
+from barnabas.replication.tick import AppendTick
+from barnabas.replication.waiting import ALL_ACKS, FOREVER, Waiters, WhenCommitted
+from barnabas.storage.batch_search import BatchSearch, search_batch
+from barnabas.storage.epochs import UNKNOWN_END, EpochEnd
 from barnabas.storage.log import Log
-from barnabas.storage.producer_state import Origin
+from barnabas.storage.producer_state import Origin, ProducerState
+from barnabas.storage.settings import LogConfig
 from barnabas.storage.slices import FileSlice
 from barnabas.storage.staging import Appended
-from barnabas.storage.transaction_index import AbortedTransaction
-from barnabas.storage.validate import AcceptedBatch
+from barnabas.storage.timestamp_lookup import TimestampLookup
+from barnabas.storage.transaction_index import AbortedTransaction as StoredAborted
+from barnabas.storage.validate import AcceptedBatch, BatchCheck
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.fetch import AbortedTransaction, FetchResult
 
 _WRITTEN_BYTES_MAX: Final = 16 << 10
 """More than this is better sent from the file than copied."""
-
-
-class PartitionRead(NamedTuple):
-    """What a fetch of one partition found. Whoever asked releases it, or sends a slice, which releases it, too."""
-
-    records: FileSlice | bytes | None
-    """Bytes when they are few and were written a moment ago."""
-    high_watermark: Offset
-    last_stable_offset: Offset
-    log_start_offset: Offset
-    aborted: list[AbortedTransaction] | None
-    """Only for readers of committed records."""
-
-    @property
-    def size_bytes(self) -> int:
-        records = self.records
-        if records is None:
-            return 0
-        return len(records) if isinstance(records, bytes) else records.length
-
-    def release(self) -> None:
-        """Gives the slice back, if there is one, because nobody will send it."""
-        if isinstance(self.records, FileSlice):
-            self.records.release()
 
 
 class Partition:
     """See the module's text."""
 
     __slots__ = (
+        "_deadline",
+        "_flush",
+        "_follows_own_end",
+        "_is_flush_awaited",
+        "_is_staged",
+        "_log",
+        "_on_failure",
+        "_own_end",
+        "_refusal",
+        "_tick",
+        "_timer",
+        "_timer_deadline",
+        "_waiters",
+        "end_watchers",
         "is_admitting",
         "is_closed",
+        "is_internal",
         "isr",
         "leader",
         "leader_epoch",
-        "log",
         "name",
-        "on_failure",
         "partition_epoch",
         "replicas",
         "topic_id",
@@ -80,34 +90,87 @@ class Partition:
         name: TopicPartition,
         topic_id: UUID,
         log: Log,
+        tick: AppendTick,
+        *,
+        is_internal: bool = False,
+        flush: Callable[[TopicPartition], None] = lambda name: None,
         on_failure: "Callable[[Partition, DiskFailed], None]" = lambda partition, failure: None,
     ) -> None:
-        """`on_failure` is called when the disk fails: the owner of the directories decides what becomes of the log."""
+        """`flush` begins to sync the log if that is due; its end is told by `flushed`.
+
+        `on_failure` is called when the disk fails: the owner of the directories decides what becomes of the log.
+        """
         self.name = name
         self.topic_id = topic_id
-        self.log = log
+        self._log = log
+        self._tick = tick
+        self._flush = flush
+        self._on_failure = on_failure
         self.traffic = log.traffic
-        self.on_failure = on_failure
+        self.is_internal = is_internal
         self.is_closed = False
         self.is_admitting = False
         """Whether clients' batches wait to be checked (`barnabas.replication.admission`); those that come wait, too."""
         self.leader = -1
         self.leader_epoch: LeaderEpoch = NO_EPOCH
-        self.partition_epoch = 0
+        self.partition_epoch = -1
+        """The version of the partition's state that this leadership was last told."""
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
         self.watchers: dict[Callable[[Partition], None], None] = {}
-        """Called when the high watermark moves; a dict, because it is a set with an order."""
+        """Called when the high watermark moves, and at the end; a dict, because it is a set with an order."""
+        self.end_watchers: dict[Callable[[Partition], None], None] = {}
+        """Called at the end alone."""
+        self._refusal: BarnabasError | None = None
+        """Why nothing can be appended."""
+        self._is_staged = False
+        """Whether the tick knows that there is something to write."""
+        self._own_end = log.end_offset
+        self._follows_own_end = False
+        self._is_flush_awaited = False
+        """Whether what is written waits for a flush: then so does what is written after it."""
+        self._waiters = Waiters()
+        self._deadline = FOREVER
+        """No deadline of those who wait is earlier."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_deadline = FOREVER
 
-    def lead(self, leader: int, leader_epoch: LeaderEpoch, isr: tuple[int, ...], replicas: tuple[int, ...]) -> None:
-        """Takes the leadership that the cluster's metadata gives to this broker."""
+    # -- leadership ----------------------------------------------------------------------------------------------
+
+    def lead(
+        self,
+        leader: int,
+        leader_epoch: LeaderEpoch,
+        isr: tuple[int, ...],
+        replicas: tuple[int, ...],
+        partition_epoch: int = 0,
+    ) -> None:
+        """Takes the leadership that the cluster's metadata gives to this broker, or its newer state."""
+        assert not self.is_closed
+        assert self.leader_epoch in (NO_EPOCH, leader_epoch), "another epoch is another leadership"
+        if partition_epoch < self.partition_epoch:
+            return
         self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
         self.isr = isr
         self.replicas = replicas
-        if leader_epoch != self.leader_epoch:
-            self.leader_epoch = leader_epoch
-            self.log.epochs.assign(leader_epoch, self.log.end_offset)
-        self.commit(self.log.end_offset)
+        self._look_who_is_in_sync()
+
+    def configure(self, config: LogConfig) -> None:
+        """The settings of the topic have changed."""
+        self._log.config = config
+        self._look_who_is_in_sync()
+
+    def _look_who_is_in_sync(self) -> None:
+        self._follows_own_end = self.isr == (self.leader,) and len(self.isr) >= self._replicas_needed
+        if self._follows_own_end:
+            self.commit(self._own_end)
+
+    @property
+    def _replicas_needed(self) -> int:
+        """More than there are replicas are never asked for."""
+        return min(self._log.config.min_insync_replicas, len(self.replicas))
 
     def check_leader_epoch(self, known_epoch: LeaderEpoch) -> None:
         """Refuses a client that lives in another epoch; `NO_EPOCH` means that it does not say."""
@@ -117,75 +180,264 @@ class Partition:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"epoch {known_epoch}, but {self.leader_epoch} is current")
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {known_epoch} is not known here yet")
 
-    # -- writing -------------------------------------------------------------------------------------------------
+    def refuse_appends(self, reason: BarnabasError) -> None:
+        """Records can be read, and none appended, for as long as this leadership lasts."""
+        self._refusal = reason
+
+    def close(self, reason: BarnabasError | None = None) -> None:
+        """The leadership has ended: what is staged is taken back, and everybody who waits is told.
+
+        Without a reason that is NOT_LEADER_OR_FOLLOWER.
+        """
+        if self.is_closed:
+            return
+        if reason is None:
+            reason = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is not led here any more")
+        self.is_closed = True
+        self._refusal = reason
+        self._log.discard_staged()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._waiters.fail_all(reason)
+        for watcher in (*self.watchers, *self.end_watchers):
+            watcher(self)
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    @property
+    def log_start_offset(self) -> Offset:
+        return self._log.log_start_offset
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self._log.high_watermark
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        return self._log.last_stable_offset
+
+    @property
+    def end_offset(self) -> Offset:
+        """One past the last record that is written, be it committed or not."""
+        return self._log.end_offset
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """The largest batch that the log takes."""
+        config = self._log.config
+        return min(config.max_message_bytes, config.segment_bytes)
+
+    @property
+    def is_compacted_only(self) -> bool:
+        config = self._log.config
+        return config.is_compacted and not config.is_deleted
+
+    def is_over(self, log: Log) -> bool:
+        """Whether this is the log."""
+        return self._log is log
+
+    def producers(self) -> tuple[ProducerState, ...]:
+        """Who writes here, as far as it is remembered."""
+        return tuple(self._log.producers)
+
+    # -- appending -----------------------------------------------------------------------------------------------
 
     def check_in_sync(self) -> None:
-        """Refuses acks=all while too few replicas are in sync; more than there are replicas are never asked for."""
-        needed = min(self.log.config.min_insync_replicas, len(self.replicas))
-        if len(self.isr) < needed:
+        """Refuses acks=all while too few replicas are in sync."""
+        if len(self.isr) < (needed := self._replicas_needed):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.isr)} replicas are in sync, but min.insync.replicas is {needed}",
             )
 
+    def check(self, batch: Buffer) -> BatchCheck:
+        """What must be done with a client's batch before `append_checked` takes it; it may take long."""
+        if self._refusal is not None:
+            raise self._refusal
+        return self._log.check(batch)
+
     def append_usual(self, batch: Buffer) -> Appended | None:
         """Stages a client's batch if it is one of those that clients send most; others are left to `Admission`."""
+        if self._refusal is not None:
+            raise self._refusal
         if self.is_admitting:
             return None
         try:
-            return self.log.append_usual(batch, self.leader_epoch)
-        except DiskFailed as failure:  # it had to roll
-            self.on_failure(self, failure)
+            appended = self._log.append_usual(batch, self.leader_epoch)
+        except DiskFailed as failure:
+            self._fail(failure)
             raise
+        if not self._is_staged and appended is not None:
+            self._is_staged = True
+            self._tick.add(self)
+        return appended
 
     def append_checked(self, batch: AcceptedBatch) -> Appended:
         """Stages a client's batch that `Admission` has had checked."""
+        if self._refusal is not None:
+            raise self._refusal
         try:
-            return self.log.append_accepted([batch], self.leader_epoch)
+            appended = self._log.append_accepted([batch], self.leader_epoch)
         except DiskFailed as failure:
-            self.on_failure(self, failure)
+            self._fail(failure)
             raise
+        self._stage()
+        return appended
 
     def append(self, records: Buffer, origin: Origin = Origin.CLIENT) -> Appended:
-        """Stages a batch, however long that takes; it is in the log when the tick has written it."""
+        """Stages a batch, however long that takes."""
+        if self._refusal is not None:
+            raise self._refusal
         try:
-            return self.log.append(records, self.leader_epoch, origin)
-        except DiskFailed as failure:  # it had to roll
-            self.on_failure(self, failure)
+            appended = self._log.append(records, self.leader_epoch, origin)
+        except DiskFailed as failure:
+            self._fail(failure)
             raise
+        self._stage()
+        return appended
 
-    def commit(self, end_offset: Offset) -> None:
-        """Everything below `end_offset` is on every in-sync replica: on the only one."""
-        if self.log.high_watermark < end_offset:
-            self.log.advance_high_watermark(end_offset)
+    def _stage(self) -> None:
+        if not self._is_staged:
+            self._is_staged = True
+            self._tick.add(self)
+
+    # -- writing and committing ----------------------------------------------------------------------------------
+
+    def when_committed(self, last_offset: Offset, acks: int, deadline: float, callback: WhenCommitted) -> None:
+        """Has `callback` called once, when the record is in the log as `acks` asks for it, or with the reason why not.
+
+        acks 0 and 1: the leader has it, synced where the topic asks for it. acks -1: so has every in-sync replica.
+        `deadline` is a time of `Clock.monotonic`, after which it is REQUEST_TIMED_OUT. `DiskFailed` says that the
+        record is not in the log; NOT_LEADER_OR_FOLLOWER that the leadership has ended. What is so already is told now.
+        """
+        is_written = last_offset < self._own_end
+        if is_written and (acks != ALL_ACKS or last_offset < self._log.high_watermark):
+            callback(None)
+        elif self.is_closed:
+            callback(self._refusal)
+        else:
+            waiter = (last_offset, acks, deadline, callback)
+            if is_written:
+                self._waiters.wait_for_commit(waiter)
+            else:
+                self._waiters.unwritten.append(waiter)
+            if deadline < self._deadline:
+                self._deadline = deadline
+            if not self._is_staged:
+                self._set_timer()
+
+    def write(self, now_ms: SteadyMs) -> None:
+        """For the tick: writes what is staged, and tells those who need no more."""
+        self._is_staged = False
+        if self.is_closed:
+            return
+        log = self._log
+        try:
+            log.write()
+        except DiskFailed as failure:
+            self._fail(failure)
+            return
+        self._settle(now_ms)
+        log.forget_written()
+
+    def _fail(self, failure: DiskFailed) -> None:
+        """The log has failed to write, or to roll in the middle of a tick: everything staged is decided by its offset.
+
+        What a roll has written before the failure is in the log, and waits for no more than it would have.
+        """
+        log = self._log
+        with suppress(DiskFailed):  # which it says to those who staged before an append failed
+            log.write()
+        self._waiters.fail_from(log.end_offset, failure)
+        self._settle(self._tick.steady_ms())
+        log.forget_written()
+        self._on_failure(self, failure)
+
+    def _settle(self, now_ms: SteadyMs) -> None:
+        """What is written counts now, or when it is synced."""
+        log = self._log
+        if log.must_flush(now_ms) or (self._is_flush_awaited and log.is_flushing):
+            self._is_flush_awaited = True
+            self._flush(self.name)
+            if self._waiters.unwritten:
+                self._set_timer()
+        else:
+            self._is_flush_awaited = False
+            self._reach(log.end_offset)
+
+    def flushed(self, failure: DiskFailed | None) -> None:
+        """A flush of the log has ended, whoever began it."""
+        if self.is_closed or not self._is_flush_awaited:
+            return
+        if failure is None:
+            log = self._log
+            self._reach(max(self._own_end, min(log.recovery_point, log.end_offset)))
+            self._settle(self._tick.steady_ms())
+        else:
+            self._is_flush_awaited = False
+            self._waiters.fail_unwritten(failure)
+        self._tick.told()
+
+    def _reach(self, end_offset: Offset) -> None:
+        """The leader has everything below `end_offset` as the topic asks for it."""
+        self._own_end = end_offset
+        if self._follows_own_end:
+            self.commit(end_offset)
+        waiters = self._waiters
+        if waiters.unwritten:
+            waiters.written(end_offset, self._log.high_watermark)
+        if waiters.unwritten or waiters.uncommitted:
+            self._set_timer()
+        else:
+            self._deadline = FOREVER
+
+    def commit(self, offset: Offset) -> None:
+        """Everything below `offset` is on every in-sync replica."""
+        log = self._log
+        if log.high_watermark < offset:
+            log.advance_high_watermark(offset)
             for watcher in tuple(self.watchers):
                 watcher(self)
+            if self._waiters.uncommitted:
+                self._waiters.committed(offset)
 
-    def close(self) -> None:
-        """The partition is not served here any more: whoever waits for its records looks again, and is told so."""
-        self.is_closed = True
-        for watcher in tuple(self.watchers):
-            watcher(self)
+    def _set_timer(self) -> None:
+        """One for all who wait; it may strike for nobody, because those of its time are done."""
+        if self._deadline < self._timer_deadline and not self.is_closed:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_deadline = self._deadline
+            self._timer = self._tick.call_at(self._deadline, self._time_is_over)
+
+    def _time_is_over(self) -> None:
+        self._timer, self._timer_deadline = None, FOREVER
+        message = f"{self.name} does not have the record on every in-sync replica in time"
+        self._waiters.expire(self._tick.monotonic(), KafkaError(ErrorCode.REQUEST_TIMED_OUT, message))
+        self._deadline = self._waiters.first_deadline
+        self._set_timer()
+        self._tick.told()
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """For whoever reads from the log itself: reports a failure of the disk, and raises it."""
+        """For reads that take several steps: reports a failure of the disk, and raises it."""
         try:
             yield
         except DiskFailed as failure:
-            self.on_failure(self, failure)
+            self._on_failure(self, failure)
             raise
 
-    def read(self, offset: Offset, max_bytes: int, *, is_committed_only: bool, at_least_one: bool) -> PartitionRead:
-        log = self.log
+    def read(self, offset: Offset, max_bytes: int, *, is_committed_only: bool, at_least_one: bool) -> FetchResult:
+        """Batches from `offset` on that a client may see; none between the high watermark and the end of the log."""
+        log = self._log
+        high_watermark = log.high_watermark
         stable = log.last_stable_offset
-        upper = stable if is_committed_only else log.high_watermark
-        if not log.log_start_offset <= offset <= log.high_watermark:
+        upper = stable if is_committed_only else high_watermark
+        if not log.log_start_offset <= offset <= log.end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} is not within {log.log_start_offset} to {log.high_watermark}",
+                f"offset {offset} is not within {log.log_start_offset} to {log.end_offset}",
             )
         found: FileSlice | bytes | None = None
         aborted = None
@@ -196,19 +448,70 @@ class Partition:
                 if found is None:
                     found = log.read(offset, max_bytes, upper, at_least_one=at_least_one).slice
             if is_committed_only:
-                aborted = log.aborted_transactions(offset, upper) if found else []
+                aborted = _told_aborted(log.aborted_transactions(offset, upper)) if found else []
         except DiskFailed as failure:
             if isinstance(found, FileSlice):
                 found.release()
-            self.on_failure(self, failure)
+            self._on_failure(self, failure)
             raise
-        return PartitionRead(found, log.high_watermark, stable, log.log_start_offset, aborted)
+        return FetchResult(found, high_watermark, stable, log.log_start_offset, aborted)
+
+    def read_all(self, offset: Offset, max_bytes: int) -> FileSlice | None:
+        """For a coordinator, which loads what is written, be it committed or not: batches from `offset` on."""
+        with self.reporting():
+            return self._log.read(offset, max_bytes).slice
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
-        """Where an epoch ends here, for whoever checks whether its history was cut."""
-        return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
+        """Where an epoch ends here, for whoever checks whether its history was cut.
+
+        The log has an epoch from its first record on. Until then this leadership's begins, and ends, at the end.
+        """
+        epochs, end_offset = self._log.epochs, self._log.end_offset
+        latest = epochs.latest_epoch
+        if latest == self.leader_epoch or epoch == NO_EPOCH or (latest is not None and epoch < latest):
+            return epochs.end_offset_for(epoch, end_offset)
+        if epoch > self.leader_epoch:
+            return UNKNOWN_END
+        return EpochEnd(epoch if latest is None or epoch == self.leader_epoch else latest, end_offset)
+
+    @property
+    def start_epoch(self) -> LeaderEpoch:
+        """In which epoch the first record was written, or will be; `NO_EPOCH` when nobody knows."""
+        log = self._log
+        if log.log_start_offset == log.end_offset:
+            return self.leader_epoch
+        epoch = log.epochs.epoch_for_offset(log.log_start_offset)
+        return NO_EPOCH if epoch is None else epoch
+
+    @property
+    def largest_timestamp(self) -> TimestampMs:
+        """Negative when no record has one."""
+        return self._log.segments.largest_timestamp
+
+    def look_for_timestamp(self, target: TimestampMs, first_offset: Offset) -> TimestampLookup | None:
+        """One step of `Log.find_timestamp`, from `first_offset` on: a look into a batch may be for a worker thread."""
+        return self._log.look_for_timestamp(target, first_offset)
+
+    def place_of_search(self, target: TimestampMs | None) -> FileSlice | None:
+        """About where the log is read for the first step of such a search; None as target is the largest timestamp."""
+        return self._log.segments.place_of_search(target, self._log.log_start_offset)
+
+    def search_batch(self, offset: Offset) -> BatchSearch | None:
+        """A search for the first committed record from `offset` on; None when there is nothing to search in."""
+        log = self._log
+        if self.is_closed or offset < log.log_start_offset:
+            return None  # deleted meanwhile
+        try:
+            return search_batch(log.segments, offset, log.high_watermark)
+        except DiskFailed:
+            return None  # whoever reads the records is told
 
     def delete_records_before(self, offset: Offset) -> Offset:
         """Moves the start of the log to `offset` (-1: to the high watermark); returns where it starts now."""
-        self.log.delete_records_before(self.log.high_watermark if offset == -1 else offset)
-        return self.log.log_start_offset
+        self._log.delete_records_before(self._log.high_watermark if offset == -1 else offset)
+        return self._log.log_start_offset
+
+
+def _told_aborted(stored: Iterable[StoredAborted]) -> list[AbortedTransaction]:
+    """What a reader is told of aborted transactions."""
+    return [AbortedTransaction(one.producer_id, one.first_offset) for one in stored]

@@ -1,9 +1,17 @@
-"""The partitions that this broker serves, brought in line with the cluster's image.
+"""The partitions that this broker leads, brought in line with the cluster's image.
 
 The image says which topics there are, who leads their partitions and how they are configured; it changes through the
-metadata store's watches, alone and in a cluster alike. `run` takes each new image in turn: logs of new partitions are
-made (in worker threads), those of deleted ones are taken out of service and removed, changed settings are swapped in.
-What handlers find here is always served; what is still on its way is not there yet.
+metadata store's watches, alone and in a cluster alike. A new one is followed in two steps:
+
+| when | what |
+|---|---|
+| at once (`follow`) | leadership of logs that exist: taken, updated, and above all given up |
+| behind (`run`) | logs of new partitions are made, those of deleted ones removed, changed settings swapped in |
+
+The second step works for the image that it was begun with, while newer ones come: a log that it has made is led only
+if, and as, the newest image says so. What handlers find here is always served; what is on its way is not there yet.
+
+A leadership that was resigned (`resign_all`) is not taken again: only a later epoch is another one.
 
 A log is a partition's by its topic id, never by its name alone: a topic may have been deleted and made again. Files are
 removed only when the metadata says that the topic was deleted; those of a topic that is merely not there are kept.
@@ -20,14 +28,14 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from barnabas.base.errors import BarnabasError, DiskFailed, DiskFull
-from barnabas.base.ids import NO_EPOCH, SteadyMs, TopicPartition
+from barnabas.base.ids import NO_EPOCH, LeaderEpoch, SteadyMs, TopicPartition
 from barnabas.base.pausing import in_slices
 from barnabas.base.texts import shortened
-from barnabas.base.uuid import ZERO_UUID
 from barnabas.metadata.deletions import Deletions
-from barnabas.metadata.image import INTERNAL_TOPICS, ClusterImage, Topic
+from barnabas.metadata.image import ClusterImage, Topic
 from barnabas.metadata.image import Partition as PartitionImage
 from barnabas.replication.partition import Partition
+from barnabas.replication.tick import AppendTick
 from barnabas.replication.workers import perform
 from barnabas.storage.log import Log
 from barnabas.storage.manager import LogManager
@@ -46,6 +54,9 @@ ConfigOfTopic: TypeAlias = Callable[[ClusterImage, str], LogConfig]
 _RETRY_INTERVAL_MS: Final = 5_000
 _SLICE_LENGTH: Final = 64
 """Partitions that are looked at before others have their turn: two or three milliseconds."""
+_SURVIVED_FROM: Final = 2
+"""Partitions are created in epoch 0, and the start after that, which may find that a crash came before their logs,
+gives them epoch 1. From the next one on they were led, so that they had logs."""
 
 
 class Replicas:
@@ -58,12 +69,17 @@ class Replicas:
         config_of_topic: ConfigOfTopic,
         deletions: Deletions,
         workers: Executor,
+        tick: AppendTick,
+        flush: Callable[[TopicPartition], None],
         on_failure: Callable[[Partition, DiskFailed], None] = lambda partition, failure: None,
     ) -> None:
-        """`on_failure` is called when the disk fails under a partition."""
+        """`flush` begins to sync a log if that is due; `on_failure` is called when the disk fails under a partition."""
         self._broker_id = broker_id
         self._logs = logs
+        self._tick = tick
+        self._flush = flush
         self._on_failure = on_failure
+        logs.tell_flushes(self._flushed)
         self._is_started = False
         """Whether an image was applied: partitions that come later are new."""
         self._unserved: dict[TopicPartition, UUID] = {}
@@ -78,32 +94,47 @@ class Replicas:
         self.traffic: dict[str, TopicTraffic] = {}
         """By topic; kept until the topic is deleted."""
         self._found: dict[tuple[str | bytes, int], Partition] = {}
-        """What `get_sole` was asked for since something changed."""
+        """What `find` was asked for since something changed: the usual case in one look."""
+        self._resigned: dict[tuple[str, int], LeaderEpoch] = {}
+        """Up to which epoch leadership is not taken any more."""
+        self._appends_refused: tuple[dict[tuple[str, int], LeaderEpoch], BarnabasError] | None = None
+        """Up to which epoch partitions are only read, and why."""
         self._wanted: asyncio.Queue[ClusterImage] = asyncio.Queue()
         self._applied = asyncio.Condition()
         self.image = ClusterImage()
         """The image that is served."""
         self._coming = self.image
-        """The one that is being brought about; mostly the same. What goes in it is not served any more."""
+        """The newest one, which is being brought about; mostly the same. It says who leads."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(tuple(self._partitions.values()))
 
     # -- finding -------------------------------------------------------------------------------------------------
 
-    def find(self, name: str, topic_id: UUID, index: int) -> Partition:
-        """The partition that a client names or gives the id of; refused when it is not served here."""
-        if topic_id is not ZERO_UUID and topic_id != ZERO_UUID:
-            topic = self.image.topics_by_id.get(topic_id)
-            if topic is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
-            name = topic.name
-            if topic_id not in self._coming.topics_by_id:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"the topic with the id {topic_id} is being deleted")
+    def find(self, topic: str | bytes, index: int) -> Partition:
+        """The partition by its topic's name, or by the bytes of its id; refused when it is not led here."""
+        return self._found.get((topic, index)) or self._look_up(topic, index)
+
+    def _look_up(self, topic: str | bytes, index: int) -> Partition:
+        name = self.topic_name(topic)
         partition = self._partitions.get((name, index))
         if partition is None:
             raise self._problem_with(name, index)
+        self._found[topic, index] = partition
         return partition
+
+    def topic_name(self, topic: str | bytes) -> str:
+        """The name of a topic that a request names, or gives the id of."""
+        return topic if isinstance(topic, str) else self._name_of(topic)
+
+    def _name_of(self, id_bytes: bytes) -> str:
+        topic_id = uuid_of(id_bytes)
+        topic = self.image.topics_by_id.get(topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
+        if topic_id not in self._coming.topics_by_id:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"the topic with the id {topic_id} is being deleted")
+        return topic.name
 
     def _problem_with(self, name: str, index: int) -> KafkaError:
         known = self.image.partition(name, index) and self._coming.partition(name, index)
@@ -111,32 +142,19 @@ class Replicas:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{shortened(name)}-{index} does not exist")
         if known.leader != self._broker_id:
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {known.leader} leads {name}-{index}")
+        if known.leader_epoch <= self._resigned.get((name, index), NO_EPOCH):
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leadership of {name}-{index} is resigned")
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}-{index} lies in a directory that is offline")
 
     def get(self, name: str, index: int) -> Partition | None:
         return self._partitions.get((name, index))
 
-    def get_sole(self, topic: str | bytes, index: int) -> Partition | None:
-        """The partition that is served here, by its topic's name or the bytes of its id."""
-        return self._found.get((topic, index)) or self._find_sole(topic, index)
-
-    def _find_sole(self, topic: str | bytes, index: int) -> Partition | None:
-        name = topic
-        if isinstance(name, bytes):
-            known = self.image.topics_by_id.get(uuid_of(name))
-            if known is None:
-                return None
-            name = known.name
-        partition = self._partitions.get((name, index))
-        if partition is not None:
-            self._found[topic, index] = partition
-        return partition
-
-    def leader_of(self, name: str, topic_id: UUID, index: int) -> LeaderAndEpoch:
+    def leader_of(self, topic: str | bytes, index: int) -> LeaderAndEpoch:
         """Who leads a partition as far as this broker knows, to tell a client that asked the wrong one."""
-        topic = self.image.topics_by_id.get(topic_id) or self.image.topics.get(name)
-        known = topic.partition(index) if topic else None
-        return NO_LEADER if known is None else LeaderAndEpoch(known.leader, known.leader_epoch)
+        image = self._coming
+        known = image.topics.get(topic) if isinstance(topic, str) else image.topics_by_id.get(uuid_of(topic))
+        partition = known.partition(index) if known else None
+        return NO_LEADER if partition is None else LeaderAndEpoch(partition.leader, partition.leader_epoch)
 
     def endpoints_of(self, leaders: Iterable[LeaderAndEpoch], listener: str) -> list[NodeEndpoint]:
         """Where a client of this listener finds the leaders that an answer names, each once."""
@@ -148,13 +166,11 @@ class Replicas:
                 endpoints.append(NodeEndpoint(broker_id, endpoint.host, endpoint.port, broker.rack))
         return endpoints
 
-    def is_internal(self, topic: str) -> bool:
-        return topic in INTERNAL_TOPICS
-
     # -- following the image -------------------------------------------------------------------------------------
 
     def follow(self, image: ClusterImage) -> None:
-        """There is a newer image; it is served as soon as `run` has come to it."""
+        """There is a newer image: who leads is so at once, the rest as soon as `run` has come to it."""
+        self._change_leaders(image)
         self._wanted.put_nowait(image)
 
     async def run(self) -> None:
@@ -162,7 +178,7 @@ class Replicas:
             image = await self._wanted.get()
             while not self._wanted.empty():
                 image = self._wanted.get_nowait()
-            await self.apply(image)
+            await self._bring_about(image)
 
     async def wait_for(self, predicate: Callable[[ClusterImage], bool]) -> None:
         """Waits until an image is served that the predicate holds for."""
@@ -170,19 +186,36 @@ class Replicas:
             await self._applied.wait_for(lambda: predicate(self.image))
 
     async def apply(self, image: ClusterImage) -> None:
-        """Brings about what the image says; in slices, because a topic may have ten thousand partitions."""
-        self._coming = image
+        """Follows the image, and returns when it is served."""
+        self._change_leaders(image)
+        await self._bring_about(image)
+
+    def _change_leaders(self, image: ClusterImage) -> None:
+        """Of partitions that are served, and of logs that are there. Nothing is looked at that has not changed."""
+        before, self._coming = self._coming, image
+        if not self._is_started:
+            return  # nobody is served yet
+        for topic in _gone(before, image):
+            for one in topic.partitions:
+                self._stop_serving((topic.name, one.index))
+        for name, topic in image.topics.items():
+            known = before.topics.get(name)
+            if known is topic:
+                continue
+            same = known.partitions if known is not None and known.id == topic.id else ()
+            for one in topic.partitions:
+                if one.index >= len(same) or same[one.index] is not one:
+                    self._lead(topic, one)
+
+    async def _bring_about(self, image: ClusterImage) -> None:
+        """In slices, because a topic may have ten thousand partitions."""
         unserved = {name.topic for name in self._unserved}
         changed = [
             topic
             for name, topic in image.topics.items()
             if self.image.topics.get(name) is not topic or name in unserved
         ]
-        gone = [
-            topic
-            for name, topic in self.image.topics.items()
-            if name not in image.topics or image.topics[name].id != topic.id
-        ]
+        gone = _gone(self.image, image)
         deleted = await self._deletions.recorded([topic.id for topic in gone])
         await self._remove(gone, deleted)
         await self._evict(changed)
@@ -190,7 +223,7 @@ class Replicas:
         partitions = ((topic, one) for topic in changed for one in topic.partitions)
         async for together in in_slices(partitions, _SLICE_LENGTH):
             for topic, one in together:
-                self._lead(topic, one)
+                self._lead_as_of_now(topic, one.index)
         await self._configure(image)
         self.image = image
         self._is_started = True
@@ -198,6 +231,28 @@ class Replicas:
         self._deletions.confirm(topic.id for topic in gone if topic.id in deleted and not self._may_hold(topic))
         async with self._applied:
             self._applied.notify_all()
+
+    def resign_all(self) -> None:
+        """Gives up every leadership, granted or taken, for good: the next one has a later epoch.
+
+        Whoever registers anew does this before, and a broker that stops.
+        """
+        self._resigned.update(self._led_epochs())
+        for name in tuple(self._partitions):
+            self._stop_serving(name)
+        self._unserved.clear()
+
+    def refuse_appends(self, reason: BarnabasError) -> None:
+        """In the epochs of the present image partitions are only read: they are those of before the start."""
+        self._appends_refused = self._led_epochs(), reason
+
+    def _led_epochs(self) -> dict[tuple[str, int], LeaderEpoch]:
+        return {
+            (topic.name, one.index): one.leader_epoch
+            for topic in self._coming.topics.values()
+            for one in topic.partitions
+            if one.leader == self._broker_id
+        }
 
     async def _perform(self, works: Iterable[Work]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -243,22 +298,41 @@ class Replicas:
     async def _create(self, image: ClusterImage, topics: Iterable[Topic]) -> None:
         """Makes the logs that are missing. One for which there is no room now is `retry`'s."""
         refusals: dict[TopicPartition, BarnabasError] = {}
+        emptied: list[TopicPartition] = []
         missing = (one for topic in topics for one in self._creations(image, topic, refusals))
         async for together in in_slices(missing, _SLICE_LENGTH):
-            await self._perform([creation for _, creation in together])
-            for name, creation in together:
+            await self._perform([creation for _, creation, _ in together])
+            for name, creation, is_new in together:
                 if isinstance(creation.error, DiskFull):
                     self._uncreated.add(name)
                 else:
                     self._uncreated.discard(name)
+                if not is_new and creation.error is None and self._should_have_records(image, name):
+                    emptied.append(name)
+        if emptied:
+            logger.error(
+                "%d partitions were led here before and have no log: new, empty ones take their place, for %s first. "
+                "If a disk is missing or files were removed, stop the broker and bring them back: "
+                "what is written from now on takes the offsets of what was there",
+                len(emptied),
+                emptied[0],
+            )
         if refusals:
             name, first = next(iter(refusals.items()))
             logger.error("%d partitions cannot be created, %s among them: %s", len(refusals), name, first)
 
+    def _should_have_records(self, image: ClusterImage, name: TopicPartition) -> bool:
+        """Whether a log that was just made is empty, though the metadata or a checkpoint knows of an earlier one."""
+        log, one = self._logs.get(name), image.partition(*name)
+        if log is None or log.end_offset or one is None:
+            return False
+        was_in_sync = self._broker_id in one.isr and one.leader_epoch >= _SURVIVED_FROM
+        return was_in_sync or self._logs.directories.remember(name)
+
     def _creations(
         self, image: ClusterImage, topic: Topic, refusals: dict[TopicPartition, BarnabasError]
-    ) -> Iterator[tuple[TopicPartition, Job[OpenedLog]]]:
-        """A partition of the first image may lie in a directory that is offline; one that comes later is new."""
+    ) -> Iterator[tuple[TopicPartition, Job[OpenedLog], bool]]:
+        """With whether they are new: a partition of the first image may lie in a directory that is offline."""
         known = self.image.topics.get(topic.name)
         known_count = len(known.partitions) if known is not None and known.id == topic.id else 0
         config = None
@@ -269,7 +343,7 @@ class Replicas:
             is_new = name in self._uncreated or (self._is_started and one.index >= known_count)
             config = config or self._config_of_topic(image, topic.name)
             try:
-                yield name, self._logs.creation(name, topic.id, config, is_new=is_new)
+                yield name, self._logs.creation(name, topic.id, config, is_new=is_new), is_new
             except BarnabasError as error:
                 refusals[name] = error
 
@@ -289,22 +363,53 @@ class Replicas:
         except KafkaError:
             return None
 
+    def _lead_as_of_now(self, topic: Topic, index: int) -> None:
+        """What the newest image says of a partition, which an older one has brought here."""
+        newest = self._coming.topics.get(topic.name)
+        one = newest.partition(index) if newest is not None and newest.id == topic.id else None
+        if newest is not None and one is not None:
+            self._lead(newest, one)
+
     def _lead(self, topic: Topic, one: PartitionImage) -> None:
         name = TopicPartition(topic.name, one.index)
         log = self._log_of(name, topic.id)
-        is_leader = one.leader == self._broker_id and one.leader_epoch != NO_EPOCH
+        is_leader = (
+            one.leader == self._broker_id
+            and one.leader_epoch != NO_EPOCH
+            and one.leader_epoch > self._resigned.get(name, NO_EPOCH)
+        )
         if log is None and is_leader:
             self._unserved[name] = topic.id
         else:
             self._unserved.pop(name, None)
-        if log is None or not is_leader:
-            self._stop_serving(name)
-            return
         partition = self._partitions.get(name)
+        if partition is not None and (
+            log is None or not is_leader or partition.leader_epoch != one.leader_epoch or not partition.is_over(log)
+        ):
+            self._stop_serving(name)
+            partition = None
+        if log is None or not is_leader:
+            return
         if partition is None:
-            log.traffic = self.traffic.setdefault(topic.name, log.traffic)
-            partition = self._partitions[name] = Partition(name, topic.id, log, self._on_failure)
-        partition.lead(one.leader, one.leader_epoch, one.isr, one.replicas)
+            partition = self._begin_serving(topic, name, log, one.leader_epoch)
+        partition.lead(one.leader, one.leader_epoch, one.isr, one.replicas, one.partition_epoch)
+
+    def _begin_serving(self, topic: Topic, name: TopicPartition, log: Log, epoch: LeaderEpoch) -> Partition:
+        log.traffic = self.traffic.setdefault(topic.name, log.traffic)
+        partition = self._partitions[name] = Partition(
+            name,
+            topic.id,
+            log,
+            self._tick,
+            is_internal=topic.is_internal,
+            flush=self._flush,
+            on_failure=self._on_failure,
+        )
+        if self._appends_refused is not None:
+            epochs, reason = self._appends_refused
+            if epoch <= epochs.get(name, NO_EPOCH):
+                partition.refuse_appends(reason)
+        return partition
 
     def _has_log(self, name: TopicPartition, topic_id: UUID) -> bool:
         """Whether there is one, be it one that cannot be used."""
@@ -313,13 +418,17 @@ class Replicas:
         except KafkaError:
             return True
 
-    def _stop_serving(self, name: tuple[str, int]) -> Partition | None:
+    def _stop_serving(self, name: tuple[str, int], reason: BarnabasError | None = None) -> None:
         """Another broker leads it, or its log is gone: whoever waits here is told so."""
         partition = self._partitions.pop(name, None)
         if partition is not None:
             self._found.clear()
-            partition.close()
-        return partition
+            partition.close(reason)
+
+    def _flushed(self, log: Log, failure: DiskFailed | None) -> None:
+        partition = self._partitions.get(log.partition)
+        if partition is not None and partition.is_over(log):
+            partition.flushed(failure)
 
     async def _configure(self, image: ClusterImage) -> None:
         """Swaps in the settings of topics whose own, or the broker's, have changed."""
@@ -337,12 +446,19 @@ class Replicas:
                 for one in topic.partitions:
                     partition = self._partitions.get((topic.name, one.index))
                     if partition is not None:
-                        partition.log.config = config
+                        partition.configure(config)
 
-    def drop(self, names: Iterable[TopicPartition]) -> None:
+    def drop(self, names: Iterable[TopicPartition], failure: BarnabasError | None) -> None:
         """Their directory has failed: they are not served any more."""
         for name in tuple(names):
-            self._stop_serving(name)
+            self._stop_serving(name, failure)
+
+
+def _gone(before: ClusterImage, after: ClusterImage) -> list[Topic]:
+    """The topics that are not there any more, be it that others of their names are."""
+    return [
+        topic for topic in before.topics.values() if (now := after.topics.get(topic.name)) is None or now.id != topic.id
+    ]
 
 
 def _names(topic: Topic) -> list[TopicPartition]:

@@ -1,147 +1,83 @@
 """One write for all that was appended in a tick of the event loop.
 
-Handlers stage appends and say what to do when they are in the log; at the end of the tick every log that took something
-is written once, and then everybody is told. Where a topic asks for it (`flush.messages`, `flush.ms`), one sync in a
-worker thread stands between, for all appends of the tick: group commit.
+A partition that stages a batch adds itself; at the end of the tick each of them writes its log once
+(`Partition.write`), and then the replies may go. Who waits for what is the partitions' own business: the tick only
+writes. A write that fails for one partition fails for that one alone.
 
-A tick that fails for one partition fails for that one alone. Owner: the broker's event loop.
+Somebody who has more to stage before the tick writes says so with `before_write`, and is called at its beginning.
+
+Owner: the broker's event loop.
 """
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from barnabas.base.clock import Clock
-from barnabas.base.errors import DiskFailed
-from barnabas.base.ids import Offset
-from barnabas.base.metric_table import FLUSH_SECONDS
-from barnabas.base.metrics import Histogram
-from barnabas.base.tasks import Tasks
-from barnabas.replication.partition import Partition
+from barnabas.base.ids import SteadyMs
 
 
-class DiskFailureHandler(Protocol):
-    def __call__(self, partition: Partition, error: DiskFailed) -> None: ...
+class Writable(Protocol):
+    """What a tick writes: a partition."""
 
-
-WhenAppended: TypeAlias = Callable[[DiskFailed | None], None]
-
-
-Waiting: TypeAlias = list[tuple[Offset, WhenAppended]]
+    def write(self, now_ms: SteadyMs) -> None:
+        """Writes what is staged, and tells those who wait for it. Failures of the disk are handled inside."""
+        ...
 
 
 class AppendTick:
     """Gathers the appends of a tick."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        clock: Clock,
-        workers: Executor,
-        on_failure: DiskFailureHandler,
-        after_write: Callable[[], None],
-        flush_seconds: Histogram | None = None,
-    ) -> None:
-        """`after_write` is called when everybody has been told: the replies may go.
-
-        `workers` run the flushes. `flush_seconds` takes the times of flushes, if somebody wants to know.
-        """
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, after_write: Callable[[], None]) -> None:
+        """`after_write` is called when everybody has been told: the replies may go."""
         self._loop = loop
         self._clock = clock
-        self._workers = workers
-        self._on_failure = on_failure
         self._after_write = after_write
-        self._flush_seconds = Histogram(FLUSH_SECONDS.bounds) if flush_seconds is None else flush_seconds
-        self._staged: dict[Partition, Waiting] = {}
-        self._tasks = Tasks(loop)
-        self._flushing: dict[Partition, None] = {}
-        self._unflushed: dict[Partition, Waiting] = {}
-        """Appends that came while a flush was running: the next one is for all of them."""
+        self._staged: list[Writable] = []
+        self._before: list[Callable[[], None]] = []
+        self._is_due = False
 
-    def add(self, partition: Partition, last_offset: Offset, when_appended: WhenAppended) -> None:
-        """`when_appended` is called once the record at `last_offset` is in the log, or with the reason why not."""
-        if not self._staged:
-            self._loop.call_soon(self._write)
-        waiting = self._staged.get(partition)
-        if waiting is None:
-            self._staged[partition] = [(last_offset, when_appended)]
-        else:
-            waiting.append((last_offset, when_appended))
+    def add(self, partition: Writable) -> None:
+        """The partition has staged something. It adds itself once for each write."""
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self.write)
+        self._staged.append(partition)
 
-    def _write(self) -> None:
-        staged, self._staged = self._staged, {}
-        for partition, waiting in staged.items():
-            try:
-                partition.log.write()
-            except DiskFailed as failure:
-                self._fail(partition, waiting, failure)
-                continue
-            if partition in self._flushing:
-                self._unflushed.setdefault(partition, []).extend(waiting)
-            elif partition.log.must_flush(self._clock.steady_ms()):
-                self._flushing[partition] = None
-                self._tasks.start(self._flush(partition, waiting))
-            else:
-                _finish(partition, waiting, partition.log.end_offset)
-            partition.log.forget_written()
+    def before_write(self, callback: Callable[[], None]) -> None:
+        """Has `callback` called at the end of this tick, before anything is written: it may stage more."""
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self.write)
+        self._before.append(callback)
+
+    def write(self) -> None:
+        """Writes now what the tick has so far."""
+        before, self._before = self._before, []
+        for callback in before:
+            callback()
+        staged, self._staged = self._staged, []
+        self._is_due = False
+        now_ms = self._clock.steady_ms()
+        for partition in staged:
+            partition.write(now_ms)
+        self._after_write()
+        if self._before and not self._is_due:  # asked for by one that was just called: the next tick's
+            self._is_due = True
+            self._loop.call_soon(self.write)
+
+    # -- for partitions whose records wait for more than the write -------------------------------------------------
+
+    def told(self) -> None:
+        """Somebody was told outside of a write: the replies may go."""
         self._after_write()
 
-    async def _flush(self, partition: Partition, waiting: Waiting) -> None:
-        """Syncs as long as appends keep coming that must be, each time for all that came meanwhile."""
-        log = partition.log
-        try:
-            while waiting:
-                waiting += self._write_staged(partition)
-                try:
-                    plan = log.plan_flush()
-                    try:
-                        await self._loop.run_in_executor(self._workers, plan.run)
-                    except DiskFailed:
-                        log.abandon_flush(plan)
-                        raise
-                    log.finish_flush(plan)
-                except DiskFailed as failure:
-                    self._fail(partition, waiting + self._unflushed.pop(partition, []), failure)
-                    self._after_write()
-                    return
-                self._flush_seconds.observe(plan.seconds)
-                _finish(partition, waiting, plan.end_offset)
-                self._after_write()
-                waiting = self._unflushed.pop(partition, [])
-                if waiting and not log.must_flush(self._clock.steady_ms()):
-                    _finish(partition, waiting, log.end_offset)
-                    self._after_write()
-                    return
-        finally:
-            del self._flushing[partition]
+    def call_at(self, deadline: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """Has `callback` called when `Clock.monotonic` has reached the deadline."""
+        return self._loop.call_later(max(0.0, deadline - self._clock.monotonic()), callback)
 
-    def _write_staged(self, partition: Partition) -> Waiting:
-        """Writes what this tick has staged so far, because a flush covers whole writes; returns who is to be told."""
-        waiting = self._staged.pop(partition, [])
-        if waiting:
-            try:
-                partition.log.write()
-            except DiskFailed as failure:
-                self._fail(partition, waiting, failure)
-                return []
-            partition.log.forget_written()  # it is told after the flush, from the file
-        return waiting
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
 
-    def _fail(self, partition: Partition, waiting: Waiting, error: DiskFailed) -> None:
-        """Tells everybody; the owner of the directories decides what becomes of the log."""
-        for _, when_appended in waiting:
-            when_appended(error)
-        self._on_failure(partition, error)
-
-    async def drain(self) -> None:
-        """Waits until nothing is on its way to the disk any more."""
-        if self._staged:
-            self._write()
-        await self._tasks.drain()
-
-
-def _finish(partition: Partition, waiting: Waiting, durable_end: Offset) -> None:
-    partition.commit(durable_end)
-    for _, when_appended in waiting:
-        when_appended(None)
+    def steady_ms(self) -> SteadyMs:
+        return self._clock.steady_ms()

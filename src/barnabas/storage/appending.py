@@ -308,13 +308,23 @@ class AppendableLog:
             if failure is None:
                 failure = self._write(staged)
             if failure is not None:
-                self.producers.rollback(staged.savepoint)
-                self.epochs.restore(staged.epochs)
-                self.epochs.truncate_from_start(self.log_start_offset)  # which may have moved meanwhile
-                self._staged_end = self.end_offset
+                self._undo(staged)
             self.producers.release()
         if failure is not None:
             raise failure
+
+    def discard_staged(self) -> None:
+        """Takes back everything staged, as if nobody had asked for it: the leadership has ended."""
+        staged, self._staged = self._staged, None
+        if staged is not None:
+            self._undo(staged)
+            self.producers.release()
+
+    def _undo(self, staged: Staged) -> None:
+        self.producers.rollback(staged.savepoint)
+        self.epochs.restore(staged.epochs)
+        self.epochs.truncate_from_start(self.log_start_offset)  # which may have moved meanwhile
+        self._staged_end = self.end_offset
 
     def give_up(self, failure: DiskFailed) -> None:
         """The disk has failed: from now on every write is refused, also one that it would take."""

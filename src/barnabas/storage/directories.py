@@ -99,6 +99,14 @@ class LogDirectories:
             return True
         return any(one.topic_ids.get(partition) == topic_id for partition in partitions for one in self._all)
 
+    def remember(self, partition: TopicPartition) -> bool:
+        """Whether a checkpoint that was found at the start says that the partition had records."""
+        return any(
+            checkpoint.found.get(partition, 0) > 0
+            for one in self._all
+            for checkpoint in (one.recovery_points, one.start_offsets, one.high_watermarks)
+        )
+
     def cordon(self, paths: frozenset[str]) -> None:
         """New partitions keep out of these."""
         self._cordoned = paths

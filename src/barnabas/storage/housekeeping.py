@@ -55,6 +55,7 @@ REMOVALS_TOGETHER: Final = 16
 """Directories that one job removes."""
 
 OnFailure: TypeAlias = Callable[[LogDirectory, DiskFailed], None]
+OnFlushed: TypeAlias = Callable[[Log, DiskFailed | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ class Housekeeping:
         self._clock = clock
         self._cleaner = cleaner
         self._flush_seconds = flush_seconds
+        self.on_flushed: OnFlushed = lambda log, error: None
         self._doomed: list[_DoomedDirectory] = []
         now_ms = clock.steady_ms()
         first_ms = now_ms + config.log_initial_task_delay_ms
@@ -163,18 +165,24 @@ class Housekeeping:
         try:
             plan = log.plan_flush(complete_only=not must_flush)
         except DiskFailed as error:
-            self._on_failure(directory, error)
+            self._flush_failed(directory, log, error)
             return None
 
         def failed(error: DiskFailed) -> None:
             log.abandon_flush(plan)
-            self._on_failure(directory, error)
+            self._flush_failed(directory, log, error)
 
         def finish(_: None) -> None:
             log.finish_flush(plan)
             self._flush_seconds.observe(plan.seconds)
+            self.on_flushed(log, None)
 
         return Job(f"flush {log.partition}", run=plan.run, finish=finish, failed=failed)
+
+    def _flush_failed(self, directory: LogDirectory, log: Log, error: DiskFailed) -> None:
+        """Those who wait for the records are told first: then the directory may go, and they with it."""
+        self.on_flushed(log, error)
+        self._on_failure(directory, error)
 
     # -- deleting ------------------------------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ from barnabas.storage.directories import LogDirectories
 from barnabas.storage.directory import LogDirectory, doomed_name, stray_name
 from barnabas.storage.flush import FlushPlan
 from barnabas.storage.handles import Handles
-from barnabas.storage.housekeeping import Housekeeping
+from barnabas.storage.housekeeping import Housekeeping, OnFlushed
 from barnabas.storage.log import Log
 from barnabas.storage.opening import ConfigOfTopic, OnProgress, OpenedLog, Opening, OpeningReport, PartitionOpener
 from barnabas.storage.ownership import Ownership
@@ -467,6 +467,10 @@ class LogManager:
         """For a log that was just written: its flush, if the settings ask for one and none is under way."""
         directory, log = self.directories.served(partition)
         return self._housekeeping.flush_if_due(directory, log, self._clock.steady_ms())
+
+    def tell_flushes(self, on_flushed: OnFlushed) -> None:
+        """Has `on_flushed` called at the end of every flush but the last one of a log, whoever began it."""
+        self._housekeeping.on_flushed = on_flushed
 
     def _reopenings(self, now_ms: SteadyMs) -> Iterator[Work]:
         """Logs that had no room to recover, or no descriptor to open a file with, get another chance."""

@@ -5,6 +5,7 @@ Owner: the log.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from typing import Final
 
 from barnabas.base.errors import CorruptBatch
 from barnabas.base.ids import Offset, TimestampMs
@@ -13,6 +14,9 @@ from barnabas.storage.segment import Segment
 from barnabas.storage.slices import FileSlice
 from barnabas.storage.timestamp_lookup import TimestampLookup
 from barnabas.storage.transaction_index import AbortedTransaction
+
+_SEARCHED_BYTES: Final = 1 << 20
+"""More than lies between two entries of the index, and a batch of the usual largest size."""
 
 
 class Segments:
@@ -115,6 +119,20 @@ class Segments:
                 look := segment.look_for_timestamp(target, first_offset)
             ):
                 return look
+        return None
+
+    def place_of_search(self, target: TimestampMs | None, first_offset: Offset) -> FileSlice | None:
+        """About where `look_for_timestamp` will read first, by the indexes alone, for a worker to bring into memory.
+
+        Without a target, where the largest timestamp of all is looked for.
+        """
+        if target is None:
+            target = max(segment.largest.timestamp for segment in self._segments)
+        for segment in self._segments:
+            if segment.largest.timestamp >= target:
+                position = segment.place_of_search(target, first_offset)
+                length = min(_SEARCHED_BYTES, segment.size - position)
+                return segment.slice(position, length) if length > 0 else None
         return None
 
     @property

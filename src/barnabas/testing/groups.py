@@ -123,8 +123,8 @@ def _lag(
     for topic, index in {*assigned, *committed}:
         partition = broker.replicas.get(topic, index)
         if partition is not None:
-            read = committed.get(TopicPartition(topic, index), partition.log.log_start_offset)
-            lags.append(max(0, partition.log.high_watermark - read))
+            read = committed.get(TopicPartition(topic, index), partition.log_start_offset)
+            lags.append(max(0, partition.high_watermark - read))
     return sum(lags) if lags else None
 
 

@@ -29,8 +29,8 @@ class StoredRecord:
 
 def stored_records(partition: Partition) -> Iterator[StoredRecord]:
     """The committed records that a partition holds now, in order; markers of transactions are left out."""
-    offset = partition.log.log_start_offset
-    end_offset = partition.log.high_watermark
+    offset = partition.log_start_offset
+    end_offset = partition.high_watermark
     while offset < end_offset:
         found = partition.read(offset, _READ_BYTES, is_committed_only=False, at_least_one=True).records
         if found is None:

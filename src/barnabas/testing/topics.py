@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from barnabas.base.ids import Offset
 from barnabas.broker import app
 from barnabas.replication.partition import Partition
+from barnabas.replication.waiting import ALL_ACKS, FOREVER
 from barnabas.storage.settings import LogConfig
 from barnabas.wire.errors import ErrorCode, KafkaError
 
@@ -34,7 +35,7 @@ async def append(broker: app.Broker, topic: str, index: int, batch: bytes, *, cr
     partition = _partition(broker, topic, index)
     done = asyncio.get_running_loop().create_future()
     appended = partition.append(bytearray(batch))
-    broker.tick.add(partition, appended.last_offset, done.set_result)
+    partition.when_committed(appended.last_offset, ALL_ACKS, FOREVER, done.set_result)
     failure = await done
     if failure is not None:
         raise failure

@@ -10,13 +10,11 @@ from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Offset, TopicPartition
-from barnabas.base.uuid import ZERO_UUID
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
-from barnabas.metadata.image import INTERNAL_TOPICS
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 _HIGH_WATERMARK: Final = -1
@@ -58,13 +56,11 @@ class DeleteRecordsHandler:
         return {"partition_index": one.partition_index, "low_watermark": start, "error_code": ErrorCode.NONE}
 
     def _move_start(self, topic: str, index: int, offset: Offset) -> Offset:
-        partition = self._services.replicas.find(topic, ZERO_UUID, index)
-        if topic in INTERNAL_TOPICS:
+        partition = self._services.replicas.find(topic, index)
+        if partition.is_internal:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
-        config = partition.log.config
-        if config.is_compacted and not config.is_deleted:
+        if partition.is_compacted_only:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} is compacted only: its records cannot be deleted")
         if offset < _HIGH_WATERMARK:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is negative")
-        target = partition.log.high_watermark if offset == _HIGH_WATERMARK else offset
-        return self._services.logs.delete_records(partition.name, target)
+        return partition.delete_records_before(offset)

@@ -8,7 +8,6 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import topic_name_problem
-from barnabas.base.uuid import ZERO_UUID
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.errors import refusal_of
@@ -39,14 +38,14 @@ class DescribeProducersHandler:
             self._services.check_topic(request, Operation.READ, topic)
             if (problem := topic_name_problem(topic)) is not None:
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-            partition = self._services.replicas.find(topic, ZERO_UUID, index)
+            partition = self._services.replicas.find(topic, index)
         except BarnabasError as error:
             code, message = refusal_of(error)
             return {"partition_index": index, "error_code": code, "error_message": message, "active_producers": []}
         return {
             "partition_index": index,
             "error_code": ErrorCode.NONE,
-            "active_producers": map(_producer, tuple(partition.log.producers)),
+            "active_producers": map(_producer, partition.producers()),
         }
 
 

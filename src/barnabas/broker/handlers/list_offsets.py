@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import NO_EPOCH
-from barnabas.base.uuid import ZERO_UUID
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.errors import refusal_of
@@ -49,14 +48,14 @@ class ListOffsetsHandler:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has this partition twice")
             self._services.check_topic(request, Operation.DESCRIBE, topic)
             check_timestamp(one.timestamp, request.version)
-            partition = self._services.replicas.find(topic, ZERO_UUID, one.partition_index)
+            partition = self._services.replicas.find(topic, one.partition_index)
             partition.check_leader_epoch(getattr(one, "current_leader_epoch", NO_EPOCH))
             if asked.replica_id != _CONSUMER:
-                upper = partition.log.end_offset
+                upper = partition.end_offset
             elif getattr(asked, "isolation_level", 0) == _READ_COMMITTED:
-                upper = partition.log.last_stable_offset
+                upper = partition.last_stable_offset
             else:
-                upper = partition.log.high_watermark
+                upper = partition.high_watermark
             found = await find_offset(partition, one.timestamp, upper, self._workers)
         except BarnabasError as error:
             return {"partition_index": one.partition_index, "error_code": refusal_of(error).code}

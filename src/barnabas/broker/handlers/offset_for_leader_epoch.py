@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from barnabas.base.errors import BarnabasError
-from barnabas.base.uuid import ZERO_UUID
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.errors import refusal_of
@@ -34,7 +33,7 @@ class OffsetForLeaderEpochHandler:
     def _end(self, request: Request, topic: str, one: Any) -> Values:
         try:
             self._services.check_topic(request, Operation.DESCRIBE, topic)
-            partition = self._services.replicas.find(topic, ZERO_UUID, one.partition)
+            partition = self._services.replicas.find(topic, one.partition)
             partition.check_leader_epoch(one.current_leader_epoch)
         except BarnabasError as error:
             return {"partition": one.partition, "error_code": refusal_of(error).code}

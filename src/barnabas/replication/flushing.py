@@ -1,0 +1,36 @@
+"""Syncs of logs that somebody waits for, run in a worker as soon as they are wanted.
+
+Planning, syncing and what follows is the log manager's (`LogManager.flush_if_due`), for these and for those of its
+housekeeping alike: a log has one flush at a time, and its end is told to the partition whoever began it
+(`LogManager.on_flushed`). Appends that are written meanwhile wait for the next one, which is for all of them: group
+commit.
+
+Owner: the broker's event loop.
+"""
+
+import asyncio
+from concurrent.futures import Executor
+
+from barnabas.base.ids import TopicPartition
+from barnabas.base.tasks import Tasks
+from barnabas.replication.workers import perform
+from barnabas.storage.manager import LogManager
+
+
+class Flusher:
+    """See the module's text."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, logs: LogManager, workers: Executor) -> None:
+        self._logs = logs
+        self._workers = workers
+        self._tasks = Tasks(loop)
+
+    def flush(self, partition: TopicPartition) -> None:
+        """Begins to sync the partition's log, if its settings ask for it and no flush of it is under way."""
+        work = self._logs.flush_if_due(partition)
+        if work is not None:
+            self._tasks.start(perform(work, self._workers))
+
+    async def drain(self) -> None:
+        """Waits until no log is being synced, nor any more because of it."""
+        await self._tasks.drain()

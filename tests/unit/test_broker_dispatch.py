@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,21 +55,29 @@ def bugs(broker: Broker) -> dict[tuple[str, ...], float]:
     return {labels: counter.value for labels, counter in broker.dispatcher.measures.bugs.items()}
 
 
+def replace_handler(broker: Broker, api_key: ApiKey, handler: Any) -> Any:
+    """Has requests of an API served by another coroutine; returns the one that served them."""
+    route = broker.dispatcher.routes[api_key]
+    assert isinstance(route.handler, partial), "what kio decodes is served by a coroutine"
+    served = route.handler.args[0]
+    route.handler = partial(broker.dispatcher._later, handler)
+    return served
+
+
 def spoil(broker: Broker, api_key: ApiKey, error: Exception) -> None:
     """Puts a mistake into a handler, which nothing else could."""
 
-    def direct(request: Request) -> None:
+    def direct(request: Request, asked: Any) -> None:
         raise error
 
     async def handler(request: Request, asked: Any) -> Any:
         raise error
 
-    dispatcher: Any = broker.dispatcher
-    dispatcher.shortcuts = {}
-    if api_key in dispatcher.direct:
-        dispatcher.direct[api_key] = direct
+    route = broker.dispatcher.routes[api_key]
+    if isinstance(route.handler, partial):
+        replace_handler(broker, api_key, handler)
     else:
-        dispatcher.handlers[api_key] = handler
+        route.handler = direct
 
 
 @pytest.mark.parametrize("asked", [CLUSTER, HEARTBEAT, FETCH], ids=["coroutine", "direct", "fetch"])
@@ -99,8 +108,7 @@ def test_mistake_in_an_answers_values_closes_its_connection_alone(tmp_path: Path
             async def handler(request: Request, asked: Any) -> Any:
                 return {"brokers": [{"broker_id": 2**40, "host": "h", "port": 1}], "cluster_id": "c"}
 
-            dispatcher: Any = served.broker.dispatcher
-            dispatcher.handlers[ApiKey.DESCRIBE_CLUSTER] = handler
+            replace_handler(served.broker, ApiKey.DESCRIBE_CLUSTER, handler)
             async with connected(served) as client:
                 client.send(*CLUSTER)
                 assert await is_closed_by_peer(client.reader)
@@ -171,21 +179,19 @@ def test_request_whose_client_has_gone_is_dropped(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with served_broker(tmp_path) as served, connected(served) as witness:
             begun: list[Request] = []
-            dispatcher: Any = served.broker.dispatcher
-            handle = dispatcher.handlers[ApiKey.DESCRIBE_GROUPS]
 
             async def counted(request: Request, asked: Any) -> Any:
                 begun.append(request)
                 return await handle(request, asked)
 
-            dispatcher.handlers[ApiKey.DESCRIBE_GROUPS] = counted
+            handle = replace_handler(served.broker, ApiKey.DESCRIBE_GROUPS, counted)
             names = [f"group-{number}" for number in range(20_000)]
             async with AsyncExitStack() as stack:
                 clients = [await stack.enter_async_context(connected(served)) for _ in range(20)]
                 for client in clients:
                     client.send(ApiKey.DESCRIBE_GROUPS, 5, {"groups": names})
                     await client.writer.drain()
-            while dispatcher._tasks:
+            while served.broker.dispatcher._tasks:
                 assert await witness.is_served()
             assert len(begun) < len(clients)
 

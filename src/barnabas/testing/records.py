@@ -38,7 +38,7 @@ def stored_records(partition: Partition) -> Iterator[StoredRecord]:
         if isinstance(found, bytes):
             batches = found
         else:
-            batches = found.read()
+            batches = bytes(found.read())
             found.release()
         for header, batch in split_batches(batches):
             if not header.is_control:

@@ -242,7 +242,7 @@ def _decode(version: int, data: memoryview) -> Steps[Fetch]:
         if 1 in tagged and version >= REPLICA_STATE_FROM:
             replica_id, replica_epoch = _REPLICA_STATE.unpack_from(tagged[1])
             skip_tagged_fields(tagged[1], _REPLICA_STATE.size)  # its own, which may be damaged, too
-    return Fetch(*start, wanted, forgotten, rack_id, replica_id, replica_epoch, cluster_id)
+    return Fetch(*start, wanted, tuple(forgotten), rack_id, replica_id, replica_epoch, cluster_id)
 
 
 def _decode_start(version: int, data: memoryview) -> tuple[int, tuple[int, ...], int]:

@@ -63,7 +63,7 @@ def requests(topic_id: Any) -> dict[ApiKey, tuple[dict[str, Any], set[ErrorCode]
         ApiKey.FETCH: (
             {
                 **{"replica_id": -1, "max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 20},
-                "topics": [{**topic, "partitions": [wanted]}],
+                **{"topics": [{**topic, "partitions": [wanted]}], "forgotten_topics_data": []},
             },
             {TOPIC_DENIED, NONE},
         ),

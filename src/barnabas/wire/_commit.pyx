@@ -94,7 +94,7 @@ def encode_committed_frame(int32_t correlation_id, int32_t throttle_ms, list res
     at = put_topic(at + 1, topic, True)
     at = put_varint(at, count + 1)
     for i in range(count):
-        one = partitions[i]
+        one = <tuple>partitions[i]
         at = put16(put32(at, <uint32_t><int32_t>one[0]), <uint32_t><int32_t>one[1])
         at[0] = 0
         at += 1

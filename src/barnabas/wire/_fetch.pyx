@@ -131,13 +131,14 @@ def encode_empty_fetch_frame(int32_t correlation_id, int32_t throttle_ms, int32_
     put32(frame, <uint32_t>(at - frame - 4))
     return PyBytes_FromStringAndSize(<const char *>frame, at - frame)
 
+
 def encode_fetched_frame(
-    int32_t version, int32_t correlation_id, int32_t throttle_ms, int32_t session_id, tuple key, tuple result
+    int32_t version, int32_t correlation_id, int32_t throttle_ms, int32_t session_id, object key, object result
 ):
     """The frame of an answer with one partition; None where that has more than numbers and records.
 
     It is whole when the records are bytes. Where they lie in a file it ends before them: the range follows, and then
-    `FETCH_FRAME_END`.
+    the end that `barnabas.wire.codecs` has for it.
     """
     cdef uint8_t head[HEAD_BYTES_MAX]
     cdef uint8_t *at
@@ -145,9 +146,11 @@ def encode_fetched_frame(
     cdef Py_ssize_t head_bytes
     cdef bytes frame
     cdef char *into
-    records = result[0]
-    aborted = result[4]
-    if result[5] or aborted or result[6] is not NO_DIVERGENCE or result[7] is not NO_LEADER or not is_short(key[0]):
+    cdef tuple found = <tuple>result  # a cast, because a typed argument must be exactly a tuple, not a named one
+    topic, index = (<tuple>key)[0], (<tuple>key)[1]
+    records = found[0]
+    aborted = found[4]
+    if found[5] or aborted or found[6] is not NO_DIVERGENCE or found[7] is not NO_LEADER or not is_short(topic):
         return None
     is_whole = records is None or isinstance(records, bytes)
     if records is not None:
@@ -156,14 +159,14 @@ def encode_fetched_frame(
         return None
     at = put_start(head + 4, correlation_id, throttle_ms, session_id)
     at[0] = 2  # one topic
-    at = put_topic(at + 1, key[0], True)
+    at = put_topic(at + 1, topic, True)
     at[0] = 2  # one partition
-    at = put16(put32(at + 1, <uint32_t><int32_t>key[1]), 0)
-    at = put64(at, <uint64_t><int64_t>result[1])
-    at = put64(at, <uint64_t><int64_t>result[2])
-    at = put64(at, <uint64_t><int64_t>result[3])
+    at = put16(put32(at + 1, <uint32_t><int32_t>index), 0)
+    at = put64(at, <uint64_t><int64_t>found[1])
+    at = put64(at, <uint64_t><int64_t>found[2])
+    at = put64(at, <uint64_t><int64_t>found[3])
     at[0] = 0 if aborted is None else 1
-    at = put32(at + 1, <uint32_t><int32_t>result[8])
+    at = put32(at + 1, <uint32_t><int32_t>found[8])
     at = put_varint(at, size + 1)
     head_bytes = at - head
     put32(head, <uint32_t>(head_bytes - 4 + size + TAIL_BYTES))

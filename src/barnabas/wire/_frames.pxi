@@ -86,7 +86,7 @@ cdef inline int64_t take_length(cursor *at, bint is_flexible, int width) noexcep
     """Of a string (legacy width 2), of bytes or of an array (4); -1 for null, or with a problem."""
     cdef const uint8_t *found
     if is_flexible:
-        return take_varint(at) - 1 if not at.problem else -1
+        return max(take_varint(at) - 1, -1)
     found = take(at, width)
     if found == NULL:
         return -1
@@ -212,5 +212,8 @@ cdef inline bint is_short(object topic) except -1:
     cdef Py_ssize_t length = 0
     if isinstance(topic, bytes):
         return len(topic) == UUID_BYTES
-    PyUnicode_AsUTF8AndSize(topic, &length)
+    try:
+        PyUnicode_AsUTF8AndSize(topic, &length)
+    except UnicodeEncodeError:  # half of a surrogate pair, which the reference replaces
+        return False
     return length <= NAME_BYTES_MAX

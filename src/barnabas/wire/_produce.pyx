@@ -98,8 +98,8 @@ def encode_produced_frame(int32_t version, int32_t correlation_id, int32_t throt
     if count > RESULTS_MAX or count != len(batches):
         return None
     for i in range(count):
-        result = results[i]
-        batch = batches[i]
+        result = <tuple>results[i]  # casts, because assigning checks for exactly a tuple, and these are named ones
+        batch = <tuple>batches[i]
         if result[5] is not None or result[6] is not NO_LEADER or result[4] or not is_short(batch[0]):
             return None
         if i == 0 or batch[0] != (<tuple>batches[i - 1])[0]:
@@ -118,7 +118,7 @@ def encode_produced_frame(int32_t version, int32_t correlation_id, int32_t throt
         at = put_topic(at, topic, is_flexible)
         at = put_count(at, last - first, is_flexible)
         for i in range(first, last):
-            result = results[i]
+            result = <tuple>results[i]
             at = put32(at, <uint32_t><int32_t>(<tuple>batches[i])[1])
             at = put16(at, <uint32_t><int32_t>result[0])
             at = put64(at, <uint64_t><int64_t>result[1])

@@ -244,7 +244,7 @@ def _decode(version: int, data: memoryview) -> Steps[Fetch]:
         if 1 in tagged and version >= REPLICA_STATE_FROM:
             replica_id, replica_epoch = _REPLICA_STATE.unpack_from(tagged[1])
             skip_tagged_fields(tagged[1], _REPLICA_STATE.size)  # its own, which may be damaged, too
-    return Fetch(*limits, wanted, forgotten, rack_id, replica_id, replica_epoch, cluster_id)
+    return Fetch(*limits, wanted, tuple(forgotten), rack_id, replica_id, replica_epoch, cluster_id)
 
 
 _Limits: TypeAlias = tuple[int, int, int, int, int, int]

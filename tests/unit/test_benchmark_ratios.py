@@ -1,7 +1,6 @@
 """What a benchmark says of two things that were measured in turns."""
 
 import pytest
-
 from benchmarks.paired import paired_ratio
 
 

@@ -93,9 +93,10 @@ class Measured:
     figures: tuple[Figure, ...]
     is_bulk: bool = False
     """It fills the disk: its topic is made anew for each round."""
+    program: str = "benchmarks.broker_load"
 
 
-def _loads(seconds: float) -> tuple[Measured, ...]:
+def loads_of(seconds: float) -> tuple[Measured, ...]:
     for_seconds = ("--seconds", str(seconds))
     small = (*for_seconds, "--batch-bytes", str(ONE_RECORD_BYTES))
     on_all = ("--connections", str(PARTITIONS), "--partitions", str(PARTITIONS))
@@ -189,11 +190,14 @@ class Subject:
         for done in self._admin.delete_topics([name]).values():
             done.result()
 
-    def run(self, topic: str, arguments: Sequence[str]) -> Outcome:
+    def run(self, topic: str, arguments: Sequence[str], program: str = "benchmarks.broker_load") -> Outcome:
+        """One load; without a topic it is one that knows its own."""
         kind, *options = arguments
-        where = ["--port", str(self.node.port), "--pid", str(self.node.pid), "--topic", topic]
+        where = ["--port", str(self.node.port), "--pid", str(self.node.pid)]
+        if topic:
+            where += ["--topic", topic]
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.broker_load", kind, *where, *options],
+            [sys.executable, "-m", program, kind, *where, *options],
             cwd=PROJECT_DIRECTORY,
             capture_output=True,
             text=True,
@@ -209,7 +213,7 @@ class Subject:
         if load.is_bulk:
             self.create_topic(topic)
             _touch_memory(_BULK_MEGABYTES)
-        outcome = self.run(topic, load.arguments)
+        outcome = self.run(topic, load.arguments, load.program)
         if load.is_bulk:
             self.delete_topic(topic)
         return outcome
@@ -242,8 +246,9 @@ def run(report: Report, options: Options | None = None) -> None:
                 subjects.append(_start(report, stack, kind, directory, options.starts))
             except (KafkaUnavailable, KafkaFailed) as problem:
                 report.say(f"without Apache Kafka there are no ratios: {problem}")
-        _measure_rounds(report, subjects, options)
-        for load in _loads(options.seconds):
+        loads = loads_of(options.seconds)
+        measure_rounds(report, subjects, loads_of, options)
+        for load in loads:
             for figure in load.figures:
                 compare(report, figure, [subject.median(load, figure) for subject in subjects])
         for name, read in _OF_PROCESS:
@@ -275,14 +280,20 @@ def _start(
     return Subject(running, statistics.median(times))
 
 
-def _measure_rounds(report: Report, subjects: Sequence[Subject], options: Options) -> None:
-    loads = _loads(options.seconds)
+def measure_rounds(
+    report: Report, subjects: Sequence[Subject], loads_of: Callable[[float], Sequence[Measured]], options: Options
+) -> None:
+    """Warms up, and measures every load of every subject once in each round. `loads_of` gets the seconds of a load."""
+    loads = loads_of(options.seconds)
+    names = {load.topic for load in loads if load.topic and not load.is_bulk}
     for subject in subjects:
-        for name in {load.topic for load in loads if not load.is_bulk}:
+        for name in names:
             subject.create_topic(name)
+        if "out" not in names:
+            continue
         fill = ("produce", "--seconds", "30", "--megabytes", str(_LOADED_MEGABYTES))
         subject.run("out", (*fill, "--connections", str(PARTITIONS), "--depth", str(IN_FLIGHT)))
-    warm_loads = _loads(max(0.5, options.warm_up_seconds / len(loads) / 2))
+    warm_loads = loads_of(max(0.5, options.warm_up_seconds / len(loads) / 2))
     for turn in range(2):
         for subject in subjects:
             report.say(f"warming up {subject.node.name}, {turn + 1} of 2")

@@ -1,7 +1,8 @@
 """The brokers that are measured, each a process of its own: Barnabas as `barnabas up` runs it, and Apache Kafka.
 
-Kafka gets the Java options of its own start script and a heap of 1 GB. Both keep their data in a temporary directory
-and are ready when a client's Metadata request is answered with a broker in it.
+Barnabas may come from another checkout: the load, which is this one's, then meets an earlier broker. Kafka gets the
+Java options of its own start script and a heap of 1 GB. Both keep their data in a temporary directory and are ready
+when a client's Metadata request is answered with a broker in it.
 """
 
 import os
@@ -43,13 +44,18 @@ class Node(Protocol):
 
     def command(self) -> list[str]: ...
 
+    def environment(self) -> dict[str, str]:
+        """What the process gets beside this one's environment."""
+        ...
+
 
 class Barnabas:
     name = "Barnabas"
 
-    def __init__(self, directory: Path, port: int) -> None:
+    def __init__(self, directory: Path, port: int, checkout: Path = PROJECT_DIRECTORY) -> None:
         self._directory = directory
         self._port = port
+        self._checkout = checkout
 
     def prepare(self) -> None:
         self._directory.mkdir(parents=True)
@@ -58,6 +64,9 @@ class Barnabas:
         program = "import sys; from barnabas.cli.main import main; sys.exit(main())"
         where = ["--listen", f"{HOST}:{self._port}", "--data-dir", str(self._directory / "data")]
         return [sys.executable, "-c", program, "up", *where]
+
+    def environment(self) -> dict[str, str]:
+        return {"PYTHONPATH": str(self._checkout / "src")}
 
 
 class Kafka:
@@ -88,6 +97,9 @@ class Kafka:
     def command(self) -> list[str]:
         return ["java", *_JAVA_OPTIONS, "-cp", f"{kafka_jars()}/*", "kafka.Kafka", str(self._properties)]
 
+    def environment(self) -> dict[str, str]:
+        return {}
+
 
 class RunningNode:
     """A started broker. `start_seconds` is the time from its command to its first answer."""
@@ -102,7 +114,7 @@ class RunningNode:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": str(PROJECT_DIRECTORY / "src")},
+                env={**os.environ, **node.environment()},
                 start_new_session=True,
             )
         deadline = began + START_TIMEOUT_SECONDS

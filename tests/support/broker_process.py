@@ -68,9 +68,13 @@ class BrokerProcess:
         return self._process is not None and self._process.poll() is None
 
     @property
-    def resident_bytes(self) -> int:
+    def pid(self) -> int:
         assert self._process is not None, "the broker does not run"
-        statistics = Path(f"/proc/{self._process.pid}/statm").read_text()
+        return self._process.pid
+
+    @property
+    def resident_bytes(self) -> int:
+        statistics = Path(f"/proc/{self.pid}/statm").read_text()
         return int(statistics.split()[1]) * mmap.PAGESIZE
 
     def start(self) -> None:

@@ -1,20 +1,16 @@
 """Fetches of very many partitions are served in slices, by the same rules. Here a few count as very many."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from barnabas.base.uuid import ZERO_UUID
-from barnabas.broker import fetch_sessions
-from barnabas.broker.fetch_sessions import FetchSessions, PartitionKey, SessionPartition, Wanted
 from barnabas.broker.handlers import fetch
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.errors import ErrorCode
 from barnabas.wire.fetch_request import TOPIC_ID_FROM, FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from tests.support.fetch_scene import TOPIC, Scene, scene_of
 from tests.support.network import is_closed_by_peer, run
@@ -109,28 +105,6 @@ def test_fetch_of_thousands_of_partitions_is_answered_for_each(tmp_path: Path, v
             assert {one.error_code for one in answered.partitions[1:]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
     run(scenario())
-
-
-def test_partitions_of_all_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_sessions, "_PARTITIONS_MAX", 10)
-    sessions = FetchSessions(5, 1000, Random(1))
-
-    def plan(session_id: int, epoch: int, indexes: range) -> int:
-        wanted = OrderedDict(
-            (PartitionKey(TOPIC, ZERO_UUID, index), SessionPartition(Wanted(0, 1, -1, -1))) for index in indexes
-        )
-        return sessions.plan(session_id, epoch, wanted, [], uses_topic_ids=False, now_ms=0).session_id
-
-    first = plan(0, 0, range(6))
-    assert first
-    assert plan(0, 0, range(6)) == 0
-    second = plan(0, 0, range(4))
-    assert second
-    assert plan(second, 1, range(4)) == second
-    with pytest.raises(KafkaError) as refused:
-        plan(second, 2, range(4, 6))
-    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert sessions.partition_count == 6
 
 
 def test_client_that_goes_while_its_fetch_waits_leaves_nothing_behind(

@@ -18,8 +18,8 @@ from barnabas.base.uuid import ZERO_UUID
 from barnabas.cli.compiled import missing_modules
 from barnabas.records.builder import BatchBuilder
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.fetch import TOPIC_ID_FROM
 from barnabas.wire.fetch_request import (
-    TOPIC_ID_FROM,
     FetchPartition,
     FetchRequest,
     FetchTopic,

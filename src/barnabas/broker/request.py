@@ -125,7 +125,10 @@ class Request:
     def answer(self, frame: Reply) -> None:
         """Answers with a whole frame, length prefix and header included. It must not change afterwards."""
         self._slot.complete(frame)
-        self._observe()
+        route = self._route  # as `_observe`, one call shorter
+        route.seconds.observe(route.now() - self.began)
+        if self.errors is not None:
+            self._count_errors(self.errors)
 
     def respond(self, body: Buffer) -> None:
         """Answers with a body; the header is put before it."""

@@ -9,15 +9,14 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 from barnabas.broker.dispatch import Work
-from barnabas.broker.fetch_sessions import FetchPlan, Partitions
+from barnabas.broker.fetch_sessions import FINAL_EPOCH, FetchPlan, Partitions
 from barnabas.broker.handlers.fetch_attempt import ISOLATION_LEVELS, Attempt
 from barnabas.broker.handlers.wide_fetch import WideFetches
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
-from barnabas.net.replies import Reply
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.fetch import TOPIC_ID_FROM, Fetch, FetchResult, Results, decode_fetch
 from barnabas.wire.leaders import LeaderAndEpoch, NodeEndpoint
@@ -49,18 +48,21 @@ class FetchHandler:
     def __call__(self, request: Request, asked: Fetch | memoryview) -> Work | None:
         if isinstance(asked, memoryview):
             return partial(self._wide.serve, request, asked)
+        plan: FetchPlan | None = None
         try:
-            self.check(asked)
-            plan = self._sessions.plan_for(
-                asked, uses_topic_ids=request.version >= TOPIC_ID_FROM, now_ms=self._steady_ms()
-            )
+            if asked.isolation_level not in ISOLATION_LEVELS or asked.replica_id >= 0:
+                self.check(asked)
+            if asked.session_id or asked.session_epoch != FINAL_EPOCH or len(asked.wanted) != 1:
+                plan = self._sessions.plan_for(
+                    asked, uses_topic_ids=request.version >= TOPIC_ID_FROM, now_ms=self._steady_ms()
+                )
         except KafkaError as error:
             self.refuse(request, asked, error.code)
             return None
         attempt = Attempt(self, request, asked, plan)
-        if len(plan.partitions) > WIDE_PARTITIONS:
-            return partial(self._wide.answer, attempt)
-        if attempt.read() or asked.wait_ms <= 0 or not plan.partitions:
+        if plan is not None and len(plan.partitions) > WIDE_PARTITIONS:
+            return partial(self._wide.answer, attempt, plan)
+        if attempt.read() or asked.wait_ms <= 0 or (plan is not None and not plan.partitions):
             attempt.respond()
         else:
             attempt.wait()
@@ -108,4 +110,4 @@ class FetchHandler:
         frame = self._codecs.fetched(
             request.version, request.correlation_id, request.throttle_ms, session_id, results, endpoints, error_code
         )
-        request.answer(cast(Reply, frame))  # the ranges among the pieces are the slices that the log gave
+        request.answer(frame)  # type: ignore[arg-type] # the ranges among the pieces are the slices that the log gave

@@ -13,10 +13,9 @@ read ── enough, an error, or no time to wait ──> respond
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from barnabas.base.errors import BarnabasError
-from barnabas.base.ids import NO_EPOCH
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.fetch_sessions import FetchPlan, SessionPartition
 from barnabas.broker.handlers.errors import refusal_of
@@ -33,15 +32,9 @@ READ_COMMITTED: Final = 1
 ISOLATION_LEVELS: Final = (0, READ_COMMITTED)
 _WRONG_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
-
-class _Found(NamedTuple):
-    """What one partition has for a fetch."""
-
-    key: PartitionKey
-    session: SessionPartition
-    partition: Partition | None
-    """None when there was nothing to read there: an error."""
-    result: FetchResult
+Found: TypeAlias = tuple[SessionPartition | None, PartitionKey, Partition | None, FetchResult, int]
+"""What one partition has for a fetch: what its session's client knows (None without a session), the partition (None
+after an error), what was read there, and the bytes of the records."""
 
 
 class Attempt:
@@ -49,111 +42,110 @@ class Attempt:
 
     __slots__ = (
         "_bytes",
-        "_bytes_max",
-        "_found",
         "_handler",
         "_is_urgent",
         "_timer",
         "_watched",
+        "bytes_max",
         "fetch",
+        "found",
         "plan",
         "request",
     )
 
-    def __init__(self, handler: "FetchHandler", request: Request, fetch: Fetch, plan: FetchPlan) -> None:
+    def __init__(self, handler: "FetchHandler", request: Request, fetch: Fetch, plan: FetchPlan | None) -> None:
+        """Without a plan the fetch is for one partition, and without a session."""
         self._handler = handler
-        self._bytes_max = min(fetch.bytes_max, handler.bytes_max)
+        self.bytes_max = min(fetch.bytes_max, handler.bytes_max)
         self.request = request
         self.plan = plan
         self.fetch = fetch
+        self.found: list[Found] = []
         self._bytes = 0
         self._is_urgent = False
-        self._found: list[_Found] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._watched: list[Partition] = []
+        self._watched: list[Partition] | None = None
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     def read(self) -> bool:
         """Whether what was found should be answered at once."""
-        self.begin()
-        self.read_some(self.plan.partitions.items())
+        self.found = []
+        self._bytes = 0
+        self._is_urgent = False
+        if self.plan is None:
+            self._read(self.fetch.wanted[0], None)
+        else:
+            self.read_some(self.plan.partitions.values())
         return self._is_urgent or self._bytes >= self.fetch.bytes_min
 
     def begin(self) -> None:
-        """Before anything is read, or read again."""
-        self._found = []
+        """Before anything is read in slices, or read again."""
+        self.found = []
         self._bytes = 0
         self._is_urgent = False
 
-    def read_some(self, partitions: Iterable[tuple[PartitionKey, SessionPartition]]) -> None:
-        for key, session in partitions:
-            partition = None
-            try:
-                partition = self._find(key)
-                result = self._read(partition, session.wanted)
-            except BarnabasError as error:
-                self._is_urgent = True
-                result = FetchResult(None, error_code=refusal_of(error).code)
-            else:
-                self._bytes += result.size_bytes
-            self._found.append(_Found(key, session, partition, result))
+    def read_some(self, sessions: Iterable[SessionPartition]) -> None:
+        for session in sessions:
+            self._read(session.wanted, session)
 
     @property
     def is_enough(self) -> bool:
         """Whether what was read should be answered at once."""
         return self._is_urgent or self._bytes >= self.fetch.bytes_min
 
-    def _find(self, key: PartitionKey) -> Partition:
-        handler = self._handler
-        if not handler.allows_all:
-            name = handler.replicas.topic_name(key.topic)
-            handler.services.check_topic(self.request, Operation.READ, name)
-        return handler.replicas.find(key.topic, key.partition)
-
-    def _read(self, partition: Partition, wanted: Wanted) -> FetchResult:
-        if wanted.bytes_max < 0:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a limit of {wanted.bytes_max} bytes")
-        if wanted.leader_epoch != partition.leader_epoch:
-            partition.check_leader_epoch(max(wanted.leader_epoch, NO_EPOCH))  # any negative number is no epoch here
-        if wanted.last_fetched_epoch >= 0:
-            diverging = _divergence(partition, wanted)
-            if diverging is not NO_DIVERGENCE:
+    def _read(self, wanted: Wanted, session: SessionPartition | None) -> None:
+        key, offset, bytes_max, leader_epoch, last_fetched_epoch, *_ = wanted
+        handler, partition, size = self._handler, None, 0
+        try:
+            if not handler.allows_all:
+                name = handler.replicas.topic_name(key.topic)
+                handler.services.check_topic(self.request, Operation.READ, name)
+            partition = handler.replicas.find(key.topic, key.partition)
+            if bytes_max < 0:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a limit of {bytes_max} bytes")
+            if leader_epoch >= 0 and leader_epoch != partition.leader_epoch:  # a negative number is no epoch here
+                partition.check_leader_epoch(leader_epoch)
+            result = _diverged(partition, wanted) if last_fetched_epoch >= 0 else None
+            if result is not None:
                 self._is_urgent = True
-                return FetchResult(
-                    None,
-                    partition.high_watermark,
-                    partition.last_stable_offset,
-                    partition.log_start_offset,
-                    diverging_epoch=diverging,
+            else:
+                result = partition.read(
+                    offset,
+                    max(0, min(bytes_max, self.bytes_max - self._bytes)),
+                    is_committed_only=self.fetch.isolation_level == READ_COMMITTED,
+                    at_least_one=not self._bytes,
                 )
-        return partition.read(
-            wanted.offset,
-            max(0, min(wanted.bytes_max, self._bytes_max - self._bytes)),
-            is_committed_only=self.fetch.isolation_level == READ_COMMITTED,
-            at_least_one=not self._bytes,
-        )
+                if result.records is not None:
+                    size = result.size_bytes
+                    self._bytes += size
+        except BarnabasError as error:
+            self._is_urgent = True
+            result = FetchResult(None, error_code=refusal_of(error).code)
+        self.found.append((session, key, partition, result, size))
 
     def release(self) -> None:
         """Gives back what was read, because it was too little to answer."""
-        for found in self._found:
-            found.result.release()
-        self._found = []
+        for _, _, _, result, size in self.found:
+            if size:
+                result.release()
+        self.found = []
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
     def wait(self) -> None:
         """Answers when one of the partitions has moved far enough, or the time is over."""
         seconds = self.fetch.wait_ms / 1000
-        watched = self._watched
-        for found in self._found:
-            partition = found.partition
+        self._watched = watched = []
+        for _, _, partition, result, size in self.found:
             assert partition is not None, "an error would have been answered at once"
             partition.watchers[self._moved] = None
             watched.append(partition)
             if partition.is_closed:  # the broker stops: nothing will come
                 seconds = 0
-        self.release()
+            if size:
+                result.release()
+        self.found = []
         self._timer = self._handler.loop.call_later(seconds, self._time_is_over)
 
     def _moved(self, partition: Partition) -> None:
@@ -170,6 +162,7 @@ class Attempt:
 
     def _end_waiting(self) -> None:
         assert self._timer is not None
+        assert self._watched is not None
         self._timer.cancel()
         for partition in self._watched:
             partition.watchers.pop(self._moved, None)
@@ -180,40 +173,34 @@ class Attempt:
         """Answers with what was read last."""
         results: list[tuple[PartitionKey, FetchResult]] = []
         leaders: list[LeaderAndEpoch] = []
-        for found in self._found:
+        for found in self.found:
             self.tell(found, results, leaders)
-        self._found = []
-        self._handler.send(self.request, self.plan.session_id, results, leaders)
-
-    @property
-    def found(self) -> list[_Found]:
-        return self._found
-
-    def forget(self) -> None:
-        """What was read is on its way: its sender releases it."""
-        self._found = []
+        self.found = []
+        self._handler.send(self.request, 0 if self.plan is None else self.plan.session_id, results, leaders)
 
     def tell(
-        self, found: _Found, results: list[tuple[PartitionKey, FetchResult]], leaders: list[LeaderAndEpoch]
+        self, found: Found, results: list[tuple[PartitionKey, FetchResult]], leaders: list[LeaderAndEpoch]
     ) -> None:
         """Adds what the answer has of a partition; of a session only what is news."""
-        key, session, partition, result = found
-        records, high_watermark, _, log_start_offset, _, error_code, diverging_epoch, _, _ = result
-        is_told = (
-            records is not None
-            or error_code
-            or not self.plan.is_incremental
-            or diverging_epoch is not NO_DIVERGENCE
-            or session.is_news(high_watermark, log_start_offset)
-        )
-        session.tell(high_watermark, log_start_offset)
-        if records is not None:
-            assert partition is not None
-            self.plan.sent(key)
-            partition.traffic.sent_bytes += result.size_bytes
-        if error_code:
-            self.request.add_error(error_code)
-            if error_code in _WRONG_LEADER:
+        session, key, partition, result, size = found
+        is_told = True
+        if session is not None and self.plan is not None:
+            is_told = bool(
+                size
+                or result.error_code
+                or not self.plan.is_incremental
+                or result.diverging_epoch is not NO_DIVERGENCE
+                or session.is_news(result.high_watermark, result.log_start_offset)
+            )
+            session.tell(result.high_watermark, result.log_start_offset)
+            if size:
+                self.plan.sent(key)
+        if size:
+            assert partition is not None, "records come from a partition"
+            partition.traffic.sent_bytes += size
+        elif result.error_code:
+            self.request.add_error(result.error_code)
+            if result.error_code in _WRONG_LEADER:
                 leader = self._handler.replicas.leader_of(key.topic, key.partition)
                 leaders.append(leader)
                 result = result._replace(leader=leader)
@@ -221,11 +208,17 @@ class Attempt:
             results.append((key, result))
 
 
-def _divergence(partition: Partition, wanted: Wanted) -> EpochEndOffset:
-    """Where the reader's history leaves the log's, when it says which epoch it read last."""
+def _diverged(partition: Partition, wanted: Wanted) -> FetchResult | None:
+    """Where the reader's history leaves the log's, when it says which epoch it read last; None where it does not."""
     end = partition.end_of_epoch(wanted.last_fetched_epoch)
-    if end.epoch == NO_EPOCH and end.end_offset < 0:
+    if end.epoch < 0 and end.end_offset < 0:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {wanted.last_fetched_epoch} is not in the log")
-    if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.offset:
-        return EpochEndOffset(end.epoch, end.end_offset)
-    return NO_DIVERGENCE
+    if end.epoch >= wanted.last_fetched_epoch and end.end_offset >= wanted.offset:
+        return None
+    return FetchResult(
+        None,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log_start_offset,
+        diverging_epoch=EpochEndOffset(end.epoch, end.end_offset),
+    )

@@ -54,28 +54,38 @@ class ProduceHandler:
         pending = _PendingProduce(self, request, produce)
         if not produce.batches:
             pending.finish()
-            return
         for place, batch in enumerate(produce.batches):
             append = _BatchAppend(pending, place)
             try:
-                self._append(request, produce, batch, append)
+                self._append(pending, batch, append)
             except BarnabasError as error:
                 append.refuse(error)
 
-    def _append(self, request: Request, produce: Produce, batch: ProduceBatch, append: "_BatchAppend") -> None:
+    def _append(self, pending: "_PendingProduce", batch: ProduceBatch, append: "_BatchAppend") -> None:
         topic, index, records = batch
+        produce, version = pending.produce, pending.request.version
         if produce.transactional_id is not None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet")
         if produce.acks not in _ACKS:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={produce.acks}")
         if not self._allows_all:
-            self._services.check_topic(request, Operation.WRITE, self.replicas.topic_name(topic))
+            self._services.check_topic(pending.request, Operation.WRITE, self.replicas.topic_name(topic))
         partition = self.replicas.find(topic, index)
         if partition.is_internal:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is internal: only the broker writes to it"
             )
-        records, base_offset = _checked_batch(records, request.version)
+        if records is None or len(records) < HEADER_BYTES:
+            records = _only_batch(records)
+        base_offset, length, magic, attributes = _RULED.unpack_from(records)
+        if magic != MAGIC or length != len(records) - PREFIX_BYTES:
+            records = _only_batch(records)
+        if attributes & CODEC_MASK == Codec.ZSTD and version < ZSTD_FROM:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs version {ZSTD_FROM}")
+        if attributes & TRANSACTIONAL:
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id"
+            )
         append.partition = partition  # from here on an error tells where the log starts
         if base_offset:
             raise InvalidRecords(f"the base offset of a client's batch is 0, not {base_offset}")
@@ -87,23 +97,8 @@ class ProduceHandler:
         if appended is None:
             self._admission.admit(partition, records, append)
         else:
-            append.staged(appended)
-
-
-def _checked_batch(records: Buffer | None, version: int) -> tuple[Buffer, Offset]:
-    """The one batch that there must be, by the protocol's rules, and its base offset; the log has the other rules."""
-    if records is None or len(records) < HEADER_BYTES:
-        records = _only_batch(records)
-    base_offset, length, magic, attributes = _RULED.unpack_from(records)
-    if magic != MAGIC or length != len(records) - PREFIX_BYTES:
-        records = _only_batch(records)
-    if attributes & CODEC_MASK == Codec.ZSTD and version < ZSTD_FROM:
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs version {ZSTD_FROM}")
-    if attributes & TRANSACTIONAL:
-        raise KafkaError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id"
-        )
-    return records, base_offset
+            append.appended = appended
+            partition.when_committed(appended.last_offset, produce.acks, pending.deadline, append)
 
 
 def _only_batch(records: Buffer | None) -> Buffer:
@@ -129,7 +124,7 @@ def _only_batch(records: Buffer | None) -> Buffer:
 class _PendingProduce:
     """A request whose batches are settled one by one; the last one sends the answer."""
 
-    __slots__ = ("_failure", "_handler", "_leaders", "_waiting", "deadline", "produce", "request", "results")
+    __slots__ = ("_failure", "_handler", "_leaders", "deadline", "produce", "request", "results", "waiting")
 
     def __init__(self, handler: ProduceHandler, request: Request, produce: Produce) -> None:
         self._handler = handler
@@ -137,16 +132,11 @@ class _PendingProduce:
         self.produce = produce
         self.deadline = request.began + produce.timeout_ms / 1000
         self.results = [_AWAITED] * len(produce.batches)
-        self._waiting = len(produce.batches)
+        self.waiting = len(produce.batches)
+        """Batches whose result is not known."""
         self._failure: BarnabasError | None = None
         self._leaders: list[LeaderAndEpoch] | None = None
         """Those that the answer names, because the request came to the wrong broker."""
-
-    def settle(self, place: int, result: ProduceResult) -> None:
-        self.results[place] = result
-        self._waiting -= 1
-        if not self._waiting:
-            self.finish()
 
     def refuse(self, place: int, partition: Partition | None, error: BarnabasError) -> None:
         self._failure = error
@@ -159,7 +149,10 @@ class _PendingProduce:
         leader = NO_LEADER
         if code in _WRONG_LEADER:
             leader = self._leader_of(self.produce.batches[place])
-        self.settle(place, ProduceResult(code, _NO_OFFSET, -1, start, record_errors, message, leader))
+        self.results[place] = ProduceResult(code, _NO_OFFSET, -1, start, record_errors, message, leader)
+        self.waiting -= 1
+        if not self.waiting:
+            self.finish()
 
     def _leader_of(self, batch: ProduceBatch) -> LeaderAndEpoch:
         leader = self._handler.replicas.leader_of(batch.topic, batch.partition)
@@ -205,9 +198,10 @@ def _told_start(partition: Partition, error: BarnabasError) -> Offset:
 class _BatchAppend:
     """One batch on its way: to the log, and to its acknowledgement. Called when it is committed, or with the error."""
 
-    __slots__ = ("_appended", "_pending", "_place", "partition")
+    __slots__ = ("_pending", "_place", "appended", "partition")
 
-    _appended: Appended
+    appended: Appended
+    """Once it is staged."""
 
     def __init__(self, pending: _PendingProduce, place: int) -> None:
         self._pending = pending
@@ -216,20 +210,25 @@ class _BatchAppend:
         """None before it is known that the batch may go there."""
 
     def staged(self, appended: Appended) -> None:
-        pending = self._pending
-        self._appended = appended
-        assert self.partition is not None, "a batch is staged for a partition"
-        self.partition.when_committed(appended.last_offset, pending.produce.acks, pending.deadline, self)
+        """What took long to check is in line for the log."""
+        pending, partition = self._pending, self.partition
+        assert partition is not None, "a batch is staged for a partition"
+        self.appended = appended
+        partition.when_committed(appended.last_offset, pending.produce.acks, pending.deadline, self)
 
     def __call__(self, error: BarnabasError | None) -> None:
         if error is not None:
             self.refuse(error)
             return
-        assert self.partition is not None, "a batch was staged for a partition"
-        base_offset, _, append_time_ms, _ = self._appended
-        self._pending.settle(
-            self._place, ProduceResult(ErrorCode.NONE, base_offset, append_time_ms, self.partition.log_start_offset)
+        pending, partition = self._pending, self.partition
+        assert partition is not None, "a batch was staged for a partition"
+        base_offset, _, append_time_ms, _ = self.appended
+        pending.results[self._place] = ProduceResult(
+            ErrorCode.NONE, base_offset, append_time_ms, partition.log_start_offset
         )
+        pending.waiting -= 1
+        if not pending.waiting:
+            pending.finish()
 
     def refuse(self, error: BarnabasError) -> None:
         self._pending.refuse(self._place, self.partition, error)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
 
 from barnabas.base.errors import BarnabasError
-from barnabas.broker.fetch_sessions import Partitions, SessionPartition
+from barnabas.broker.fetch_sessions import FetchPlan, Partitions, SessionPartition
 from barnabas.broker.handlers.fetch_attempt import Attempt
 from barnabas.broker.request import Request
 from barnabas.broker.slices import Slices
@@ -49,26 +49,26 @@ class WideFetches:
         except KafkaError as error:
             self._handler.refuse(request, fetch, error.code)
         else:
-            await self.answer(Attempt(self._handler, request, fetch._replace(wanted=[]), plan))
+            await self.answer(Attempt(self._handler, request, fetch._replace(wanted=[]), plan), plan)
 
-    async def answer(self, attempt: Attempt) -> None:
+    async def answer(self, attempt: Attempt, plan: FetchPlan) -> None:
         try:
-            if not await self._read(attempt) and attempt.fetch.wait_ms > 0:
+            if not await self._read(attempt, plan) and attempt.fetch.wait_ms > 0:
                 attempt.release()
-                await self._wait(attempt)
-            await self._respond(attempt)
+                await self._wait(attempt, plan)
+            await self._respond(attempt, plan)
         finally:
             attempt.release()
 
-    async def _read(self, attempt: Attempt) -> bool:
+    async def _read(self, attempt: Attempt, plan: FetchPlan) -> bool:
         """Whether what was found should be answered at once."""
         attempt.begin()
-        plan = tuple(attempt.plan.partitions.items())  # a later request may change the session meanwhile
-        async for start in self._slices.each(range(0, len(plan), _READ_TOGETHER)):
-            attempt.read_some(plan[start : start + _READ_TOGETHER])
+        sessions = tuple(plan.partitions.values())  # a later request may change the session meanwhile
+        async for start in self._slices.each(range(0, len(sessions), _READ_TOGETHER)):
+            attempt.read_some(sessions[start : start + _READ_TOGETHER])
         return attempt.is_enough
 
-    async def _wait(self, attempt: Attempt) -> None:
+    async def _wait(self, attempt: Attempt, plan: FetchPlan) -> None:
         """Until there is enough, a partition has gone, or the time is over."""
         moved = asyncio.Event()
         is_over = False
@@ -81,13 +81,13 @@ class WideFetches:
         ends = self._loop.time() + attempt.fetch.wait_ms / 1000
         partitions: list[Partition] = []
         try:
-            async for key in self._slices.each(tuple(attempt.plan.partitions)):
+            async for key in self._slices.each(tuple(plan.partitions)):
                 with suppress(BarnabasError):  # the next look finds what is wrong with it
                     partition = self._handler.replicas.find(key.topic, key.partition)
                     partition.watchers[note] = None
                     partitions.append(partition)
                     is_over |= partition.is_closed
-            while not await self._read(attempt) and not is_over:
+            while not await self._read(attempt, plan) and not is_over:
                 try:
                     async with asyncio.timeout_at(ends):
                         await moved.wait()
@@ -99,7 +99,7 @@ class WideFetches:
             for partition in partitions:
                 partition.watchers.pop(note, None)
 
-    async def _respond(self, attempt: Attempt) -> None:
+    async def _respond(self, attempt: Attempt, plan: FetchPlan) -> None:
         request = attempt.request
         results: list[tuple[PartitionKey, FetchResult]] = []
         leaders: list[LeaderAndEpoch] = []
@@ -108,10 +108,10 @@ class WideFetches:
         steps = encode_fetched_in_steps(
             request.version,
             results,
-            session_id=attempt.plan.session_id,
+            session_id=plan.session_id,
             throttle_ms=request.throttle_ms,
             endpoints=self._handler.endpoints_of(request, leaders),
         )
         encoded = await self._slices.finish(steps, request.check_wanted)
-        attempt.forget()
+        attempt.found = []  # what was read is on its way: its sender releases it
         request.answer(cast(Reply, fetch_frame(request.version, request.correlation_id, encoded)))

@@ -1,9 +1,7 @@
 """A mistake of the broker's own in one request ends that request's connection, and nobody else's."""
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,42 +11,17 @@ import pytest
 from barnabas.broker.app import Broker
 from barnabas.broker.request import Request
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.framing import request_start
-from barnabas.wire.messages import write_request
-from tests.support.broker_parts import ServedBroker, served_broker
-from tests.support.network import is_closed_by_peer, read_frame, run
+from tests.support.broker_parts import served_broker
+from tests.support.frame_client import connected
+from tests.support.network import is_closed_by_peer, run
 
 CLUSTER: tuple[ApiKey, int, dict[str, Any]] = (ApiKey.DESCRIBE_CLUSTER, 0, {})
 HEARTBEAT = (ApiKey.HEARTBEAT, 0, {"group_id": "g", "generation_id": 1, "member_id": "m"})
-METADATA = (ApiKey.METADATA, 1, {"topics": []})
 FETCH = (
     ApiKey.FETCH,
     4,
     {"replica_id": -1, "max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1, "isolation_level": 0, "topics": []},
 )
-
-
-class Client:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    def send(self, api_key: ApiKey, version: int, values: dict[str, Any]) -> None:
-        body = write_request(api_key, version, values)
-        self.writer.write(request_start(api_key, version, 1, "test", len(body)) + body)
-
-    async def is_served(self) -> bool:
-        self.send(*METADATA)
-        return bool(await read_frame(self.reader))
-
-
-@asynccontextmanager
-async def connected(served: ServedBroker) -> AsyncIterator[Client]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", served.broker.listeners[0].port)
-    try:
-        yield Client(reader, writer)
-    finally:
-        writer.close()
 
 
 def bugs(broker: Broker) -> dict[tuple[str, ...], float]:

@@ -422,14 +422,32 @@ def test_taken_address_is_said_as_such(run):
     run(scenario())
 
 
-def test_metrics_that_cannot_be_rendered_are_an_error_of_ours(run):
+def test_metrics_that_cannot_be_rendered_are_an_error_of_ours_that_is_logged_once(run, caplog):
     reported = []
 
     async def scenario():
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
         async with serving() as broker:
             broker.metrics.readings(LOG_BYTES, lambda: [Sample(("a",), "x")])
+            return [await exchange(broker.port, GET % b"/metrics") for _ in range(3)]
+
+    assert [answer.status for answer in run(scenario())] == [500] * 3
+    assert [record.exc_info[0] for record in caplog.records] == [TypeError]
+    assert reported == []
+
+
+def test_failed_assertion_in_the_metrics_goes_to_the_loops_handler(run):
+    reported = []
+
+    async def scenario():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+        async with serving() as broker:
+
+            def fail():
+                raise AssertionError("the state is wrong")
+
+            broker.metrics.readings(LOG_BYTES, fail)
             return await exchange(broker.port, GET % b"/metrics")
 
     assert run(scenario()).status == 500
-    assert [type(error) for error in reported] == [TypeError]
+    assert [str(error) for error in reported] == ["the state is wrong"]

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -23,14 +23,17 @@ from barnabas.client.blocking import BlockingClient
 from barnabas.net.stream import ListenAddress
 from barnabas.storage.opening import OpeningProgress
 from barnabas.testing import Broker
+from tests.support.frame_client import frame_of, produce_of
 from tests.unit.test_broker_settings import KAFKAS_OWN_FILE
 
 STOP_SECONDS_MAX = 20
 
 
 @contextmanager
-def running(directory: Path, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    command = [sys.executable, "-m", "barnabas.cli.main", "up", "--data-dir", str(directory / "data"), *arguments]
+def running(
+    directory: Path, *arguments: str, program: tuple[str, ...] = ("-m", "barnabas.cli.main")
+) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, *program, "up", "--data-dir", str(directory / "data"), *arguments]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=directory, env={**os.environ}
     ) as process:
@@ -168,6 +171,39 @@ def test_up_with_json_log_says_everything_in_it(tmp_path: Path) -> None:
     assert "no.such is not a setting" in notes[1]["message"]
     assert ready["bootstrap"].startswith("127.0.0.1:")
     assert printed == ""
+
+
+_WITH_A_BUG = """
+import asyncio
+from barnabas.replication.tick import AppendTick
+def stumble(tick):
+    raise ZeroDivisionError("a test's")
+AppendTick._write = stumble
+from barnabas.cli.main import main
+main()
+"""
+
+
+def test_up_ends_with_the_trace_in_the_log_and_one_clear_line_after_a_bug_of_its_own(tmp_path: Path) -> None:
+    with running(tmp_path, "--listen", "127.0.0.1:0", program=("-c", _WITH_A_BUG)) as process:
+        assert process.stdout is not None
+        found = re.search(r"is ready on (\S+?);", process.stdout.readline())
+        assert found is not None
+        with BlockingClient(found[1]) as client:
+            client.create_topic("orders")
+        host, _, port = found[1].rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=STOP_SECONDS_MAX) as producer:
+            producer.sendall(frame_of(*produce_of("orders")))
+            with suppress(ConnectionError):
+                assert producer.recv(1) == b""
+        _, log = process.communicate(timeout=STOP_SECONDS_MAX)
+
+    assert process.returncode == 1
+    assert log.count("Traceback") == 1
+    assert log.splitlines()[-1] == (
+        "barnabas: the broker ended because of a bug of its own: ZeroDivisionError: a test's (the log above has the "
+        "trace; please report it)"
+    )
 
 
 # Refusing

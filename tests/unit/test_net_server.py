@@ -29,7 +29,7 @@ def test_listeners_have_names_and_advertised_addresses() -> None:
                 ListenerSpec("OUTSIDE", "127.0.0.1", 0, advertised_host="broker.example", advertised_port=9999)
             )
             everywhere = await served.server.listen(ListenerSpec("ANY", "", 0))
-            served.server.accept()
+            served.server.accept(served.make_handler)
             assert (outside.advertised_host, outside.advertised_port) == ("broker.example", 9999)
             assert (served.listener.advertised_host, served.listener.advertised_port) == (
                 "127.0.0.1",

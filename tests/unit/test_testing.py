@@ -11,13 +11,14 @@ import pytest
 
 from barnabas.base.clock import ManualClock
 from barnabas.base.errors import InvalidSetting
-from barnabas.broker import app
+from barnabas.broker import upkeep
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.cluster import ClusterOptions
 from barnabas.client.configs import Resource, ResourceType, describe_configs
 from barnabas.client.connection import ConnectionOptions
 from barnabas.client.producer import ProducerOptions
 from barnabas.net.errors import NetworkFailed
+from barnabas.storage.manager import LogManager
 from barnabas.testing import ApiKey, Broker, BrokerFailed, ErrorCode, Record
 from barnabas.wire.apis import APIS
 from barnabas.wire.errors import KafkaError
@@ -130,12 +131,15 @@ def test_stopped_broker_refuses_connections(broker: Broker) -> None:
 
 
 def test_broker_that_stopped_by_itself_raises_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise AssertionError("a bug")
 
-    monkeypatch.setattr(app.Broker, "_keep_house", fail)
+    monkeypatch.setattr(upkeep, "INTERVAL_SECONDS", 0.01)
     broker = Broker()
     broker.start()
+    monkeypatch.setattr(LogManager, "due_in_slices", fail)
+    assert broker._running is not None
+    broker._running._thread.join()
     with pytest.raises(BrokerFailed) as failed:
         broker.close()
     assert str(failed.value.__cause__) == "a bug"

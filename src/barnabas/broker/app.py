@@ -123,7 +123,12 @@ class Broker:
 
     async def __aexit__(self, *_: object) -> None:
         assert self._life is not None, "entered before"
-        await self._life.end()
+        try:
+            await self._life.end()
+        except Exception as error:
+            if self.failure is None:
+                raise
+            logger.error("a part of a broker that failed did not stop in order: %r", error)
 
     # -- what there is -------------------------------------------------------------------------------------------
 

@@ -23,9 +23,11 @@ To be imported only when there is a port: the libraries take longer to import th
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
@@ -39,12 +41,16 @@ from barnabas.broker.health import Health
 from barnabas.broker.metrics_text import CONTENT_TYPE, text_pieces
 from barnabas.net.stream import ListenAddress, Listening, Network
 
+logger = logging.getLogger(__name__)
+
 _CONNECTIONS_MAX: Final = 32
 _REQUEST_BYTES_MAX: Final = 8 << 10
 _RECEIVE_BYTES: Final = 4 << 10
 _EXCHANGE_SECONDS_MAX: Final = 10.0
 _PROCESS_SECONDS_MAX: Final = 2.0
 """When all workers wait for a disk that does not answer, the metrics come without those of the process."""
+_LOGGED_SECONDS: Final = 60.0
+"""Mistakes are logged once in this time."""
 _SAMPLES_TOGETHER: Final = 100
 """Samples that are written before other work gets its turn: a quarter of a millisecond, mostly."""
 
@@ -122,6 +128,9 @@ class _Port:
         self._rendering: asyncio.Task[bytes] | None = None
         self._exchanges: dict[asyncio.BufferedProtocol, None] = {}
         self._all_ended: asyncio.Future[None] | None = None
+        self._quiet_until = loop.time()
+        self.context = copy_context()
+        """Whose bugs these are (`barnabas.base.supervision`)."""
 
     def admit(self, peer: tuple[str, int]) -> asyncio.BufferedProtocol | None:
         if len(self._exchanges) >= _CONNECTIONS_MAX:
@@ -161,6 +170,15 @@ class _Port:
     def _rendered(self, _: "asyncio.Task[bytes]") -> None:
         self._rendering = None
 
+    def mistake(self, bug: BaseException) -> None:
+        """As with clients' requests: our own mistake spoils an answer, and a failed assertion ends the broker."""
+        if isinstance(bug, AssertionError):
+            raise bug
+        now = self.loop.time()
+        if now >= self._quiet_until:
+            self._quiet_until = now + _LOGGED_SECONDS
+            logger.error("the metrics could not be shown", exc_info=bug)
+
     async def close(self) -> None:
         if self._rendering is not None:
             self._rendering.cancel()
@@ -184,6 +202,7 @@ class _Exchange(asyncio.BufferedProtocol):
 
     def __init__(self, port: _Port) -> None:
         self._port = port
+        self.context = port.context
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_REQUEST_BYTES_MAX)
         self._buffer = bytearray(_RECEIVE_BYTES)
         self._state = _State.WAITING
@@ -248,9 +267,9 @@ class _Exchange(asyncio.BufferedProtocol):
         error = rendered.exception()
         if error is None:
             self._send(_Answer(HTTPStatus.OK, rendered.result(), CONTENT_TYPE))
-        else:  # our bug: the client hears that there was one, the event loop's handler which
+        else:
             self._send(_refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "the metrics could not be shown"))
-            raise error
+            self._port.mistake(error)
 
     def _send(self, answer: _Answer) -> None:
         if self._transport.is_closing():

@@ -24,7 +24,7 @@ import typer
 
 import barnabas
 from barnabas.base.addresses import bracket_hint
-from barnabas.base.errors import InvalidSetting
+from barnabas.base.errors import BarnabasError, InvalidSetting
 from barnabas.base.logs import LogFormat, LogLevel, configure_logging, fields
 from barnabas.cli import completion
 from barnabas.cli.compiled import form_of, missing_modules
@@ -218,9 +218,15 @@ async def _until_stopped(broker: "Broker", stopping: asyncio.Event) -> None:
     failed = asyncio.ensure_future(broker.wait_stopped())
     await asyncio.wait([signalled, failed], return_when=asyncio.FIRST_COMPLETED)
     signalled.cancel()
-    if failed.done():
-        failed.result()
     failed.cancel()
+    failure = broker.failure
+    if isinstance(failure, BarnabasError):
+        raise failure
+    if failure is not None:
+        raise CommandFailed(
+            f"the broker ended because of a bug of its own: {type(failure).__name__}: {failure} (the log above has the "
+            "trace; please report it)"
+        ) from failure
 
 
 def _spare_the_collector() -> None:

@@ -42,6 +42,7 @@ class Channel(FrameReceiver):
         self._can_write = asyncio.Event()
         self._can_write.set()
         self._lost = asyncio.Event()
+        self._is_closed = False
         self._reason = "it was closed here"
 
     @classmethod
@@ -117,7 +118,7 @@ class Channel(FrameReceiver):
 
     def _end(self, reason: str) -> None:
         if not self._is_closed:
-            self._is_closed = True
+            self._is_closed = self._is_held = True
             self._reason = reason
             if self._transport is not None:
                 self._transport.abort()

@@ -1,10 +1,20 @@
 """One client's connection: frames in, replies out in the order of the requests.
 
-    open ──finish()──▶ finishing ──all answered and sent──▶ closed
-      └────────── abort, peer gone, bad frame, failed request ──────▲
+```
+NEW ──connection_made──▶ OPEN ──finish──▶ FINISHING ──all is answered and sent──▶ CLOSED ──connection_lost──▶ LOST
+ │                        │                   │                                     ▲                          ▲
+ ├── abort, finish ───────┴───────────────────┴── abort: bad frame, failed request ─┘                          │
+ └── the handshake is cut off; from OPEN and FINISHING: the peer is gone ──────────────────────────────────────┘
+```
+`TRANSITIONS` is this as data, and every change of `Life` is checked against it. CLOSED is over for everybody above, and
+the transport has been told; LOST is what the transport reports in the end, exactly once for every connection. A
+handshake that is cut off when it had just succeeded is reported twice, and may even be made after it was lost.
+
+Beside its life there are three facts: frames are held (`_is_held`, for good once it is CLOSED), the transport takes no
+more (`_is_write_paused`), and somebody will call `flush` without being asked (`_is_flush_due`).
 
 The replies that are ready leave together: once per batch of frames that was received, and once per loop tick for
-those that became ready later (`ReplyFlusher`); whoever answers many requests at a tick's end may flush at once.
+those that became ready later (`ReplyFlusher`); code that answers many requests at a tick's end may flush at once.
 
 Reading pauses while `unanswered_max` requests wait for an answer, while the peer does not take its replies
 (`reply_bytes_queued_max`), and while the budget for requests is spent. So a client that only sends, or never reads,
@@ -17,10 +27,12 @@ logged in a line; anything else is our bug and goes on to the event loop's excep
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextvars import Context
 from dataclasses import dataclass
-from typing import Protocol, cast
+from enum import Enum
+from typing import Final, Protocol, TypeAlias, cast
 
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.net.budget import FrameBudget
@@ -35,6 +47,30 @@ from barnabas.net.wakefulness import Wakefulness
 _LOG = logging.getLogger(__name__)
 
 
+class Life(Enum):
+    """Where a connection is between its admission and its end: see the module's diagram."""
+
+    NEW = "new"
+    OPEN = "open"
+    FINISHING = "finishing"
+    CLOSED = "closed"
+    LOST = "lost"
+
+
+TRANSITIONS: Final[Mapping[Life, frozenset[Life]]] = {
+    Life.NEW: frozenset({Life.OPEN, Life.CLOSED, Life.LOST}),
+    Life.OPEN: frozenset({Life.FINISHING, Life.CLOSED, Life.LOST}),
+    Life.FINISHING: frozenset({Life.CLOSED, Life.LOST}),
+    Life.CLOSED: frozenset({Life.LOST}),
+    Life.LOST: frozenset(),
+}
+
+# For requests: no lookup in the class, and no hash of a member, which is a call.
+_NEW: Final = Life.NEW
+_LOST: Final = Life.LOST
+_SERVING: Final = (Life.OPEN, Life.FINISHING)
+
+
 class ConnectionHandler(Protocol):
     """What stands above a connection. One is made for each."""
 
@@ -45,6 +81,10 @@ class ConnectionHandler(Protocol):
     def on_closed(self) -> None:
         """The connection is over; slots that are still open may be completed or forgotten."""
         ...
+
+
+Connect: TypeAlias = Callable[["Connection"], ConnectionHandler]
+"""Makes what stands above a connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +121,8 @@ class ConnectionShared:
     """What the connections of one server have in common."""
 
     loop: asyncio.AbstractEventLoop
+    context: Context
+    """Whose bugs these are (`barnabas.base.supervision`)."""
     buffers: ReceiveBuffers
     counters: NetworkCounters
     idle: IdleWheel
@@ -91,17 +133,23 @@ class ConnectionShared:
     on_file_failure: Callable[[DiskFailed], None]
 
 
+class _NoTransport(asyncio.Transport):
+    """Of a connection that is not made yet: there is nothing to end."""
+
+    def abort(self) -> None: ...
+
+
+_NO_TRANSPORT: Final = _NoTransport()
+
+
 class Connection(FrameReceiver):
-    """Made when a client is accepted, closed when `connection_lost` has been called."""
+    """Made when a client is accepted, over when `connection_lost` has been called."""
 
     __slots__ = (
         "_handler",
-        "_is_dispatching",
-        "_is_finishing",
-        "_is_in_flusher",
-        "_is_lost",
-        "_is_made",
+        "_is_flush_due",
         "_is_write_paused",
+        "_life",
         "_on_lost",
         "_options",
         "_sender",
@@ -116,17 +164,16 @@ class Connection(FrameReceiver):
         "peer_port",
     )
 
-    _handler: ConnectionHandler
-    _transport: asyncio.Transport
-
     def __init__(
         self,
         shared: ConnectionShared,
         options: ConnectionOptions,
         listener_name: str,
         peer: tuple[str, int],
+        connect: Connect,
         on_lost: "Callable[[Connection], None]",
     ) -> None:
+        """`connect` makes what stands above it, at once; `on_lost` is called when it is lost."""
         super().__init__(shared.buffers, options.request_bytes_max)
         self._shared = shared
         self._options = options
@@ -135,26 +182,31 @@ class Connection(FrameReceiver):
         self._sender: Sender | None = None
         self._taken_bytes = 0
         """What the frame that is being received has taken of the budget."""
-        self._is_dispatching = False
-        self._is_finishing = False
-        self._is_in_flusher = False
-        self._is_lost = False
-        self._is_made = False
+        self._life = Life.NEW
+        self._transport: asyncio.Transport = _NO_TRANSPORT
+        self._is_flush_due = False
         self._is_write_paused = False
         self.active_turn = 0
         self.idle_bucket = 0
         self.listener_name = listener_name
         self.peer_host, self.peer_port = peer
+        self._handler = connect(self)
 
     def __repr__(self) -> str:
         return f"<connection {self.listener_name} {self.peer_host}:{self.peer_port}>"
 
-    def use(self, handler: ConnectionHandler) -> None:
-        self._handler = handler
+    @property
+    def life(self) -> Life:
+        return self._life
+
+    @property
+    def context(self) -> Context:
+        return self._shared.context
 
     @property
     def is_closed(self) -> bool:
-        return self._is_closed
+        """Whether answers are dropped."""
+        return self._life not in _SERVING and self._life is not _NEW
 
     @property
     def is_reading_paused(self) -> bool:
@@ -164,30 +216,35 @@ class Connection(FrameReceiver):
     def is_awaiting_answer(self) -> bool:
         return bool(self._slots)
 
+    def _become(self, life: Life) -> None:
+        assert life in TRANSITIONS[self._life], f"{self!r}: from {self._life.value} to {life.value}"
+        self._life = life
+
     # What the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have every method of asyncio's, but are not derived from them.
         self._transport = cast(asyncio.Transport, transport)
+        if self._life is not _NEW:  # it ended before it had begun
+            self._transport.abort()
+            return
+        self._become(Life.OPEN)
         self._transport.set_write_buffer_limits(high=self._options.reply_bytes_queued_max)
         self._shared.idle.add(self)
-        self._is_made = True
-        if self._is_closed or self._is_finishing:  # it was ended before it had begun
-            self.abort()
 
     def buffer_updated(self, nbytes: int) -> None:
         shared = self._shared
         shared.counters.bytes_in += nbytes
         self._stay_awake()
         self.active_turn = shared.idle.turn
-        self._is_dispatching = True
+        self._is_flush_due = True
         try:
             if self._missing is None and not self._leftover:  # the usual case, one call shorter
                 self._parse(shared.buffers.take(nbytes))
             else:
                 super().buffer_updated(nbytes)
         finally:
-            self._is_dispatching = False
+            self._is_flush_due = False
         if self._slots and self._slots[0].is_completed:
             self.flush()
 
@@ -203,9 +260,10 @@ class Connection(FrameReceiver):
         self._review_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._is_lost:  # a handshake that was cut off is reported twice when it had just succeeded
+        if self._life is _LOST:  # a handshake that was cut off is reported twice when it had just succeeded
             return
-        self._is_lost = self._is_closed = True
+        self._become(_LOST)
+        self._is_held = True
         self._drop_received()
         self._shared.idle.discard(self)
         if self._sender is not None:
@@ -265,24 +323,24 @@ class Connection(FrameReceiver):
         self.abort()
 
     def request_failed(self, error: BarnabasError) -> None:
-        if not self._is_closed:
+        if not self.is_closed:
             _LOG.warning("%r closed: %s", self, error)
             self.abort()
 
     # Replies
 
     def slot_completed(self, slot: ReplySlot) -> None:
-        if self._is_closed:
+        if self._life not in _SERVING:
             release_ranges(slot.reply)
             slot.reply = None
-        elif not (self._is_dispatching or self._is_in_flusher) and self._slots[0] is slot:
-            self._is_in_flusher = True
+        elif not self._is_flush_due and self._slots[0] is slot:
+            self._is_flush_due = True
             self._shared.flusher.add(self)
 
     def flush(self) -> None:
         """Sends the replies that are ready and whose turn it is."""
-        self._is_in_flusher = False
-        if self._is_closed:
+        self._is_flush_due = False
+        if self._life not in _SERVING:
             return
         slots = self._slots
         pieces: list[Piece] = []
@@ -349,16 +407,16 @@ class Connection(FrameReceiver):
 
     def _review_reading(self) -> None:
         """Pauses or resumes reading, as the queues say; ends a connection that was only finishing."""
-        if self._is_closed:
+        if self._life not in _SERVING:
             return
-        sender = self._sender
-        if self._is_finishing and not self._slots and (sender is None or sender.is_idle):
-            self._is_closed = True
+        sender, is_finishing = self._sender, self._life is Life.FINISHING
+        if is_finishing and not self._slots and (sender is None or sender.is_idle):
+            self._close()
             self._transport.close()
             return
         unanswered_max = self._options.unanswered_max
         must_hold = (
-            self._is_finishing
+            is_finishing
             or self._is_write_paused
             # Once held, half of them must be answered: pausing and resuming are system calls.
             or len(self._slots) >= (unanswered_max if not self._is_held else max(1, unanswered_max // 2))
@@ -376,23 +434,25 @@ class Connection(FrameReceiver):
             self._shared.loop.call_soon(self._continue_reading)
 
     def _continue_reading(self) -> None:
-        if self._is_closed or self._is_held:
+        if self._is_held:
             return
-        self._is_dispatching = True
+        self._is_flush_due = True
         try:
             self._parse_leftover()
         finally:
-            self._is_dispatching = False
+            self._is_flush_due = False
         if self._slots:
             self.flush()
-        if not (self._is_held or self._is_closed):
+        if not self._is_held:
             self._transport.resume_reading()
 
     def finish(self) -> None:
         """Takes no more requests, and closes when those that were taken are answered."""
-        self._is_finishing = True
-        self._leftover = b""
-        if self._is_made:
+        if self._life is _NEW:
+            self.abort()
+        elif self._life is Life.OPEN:
+            self._become(Life.FINISHING)
+            self._leftover = b""
             self._review_reading()
 
     def close_idle(self) -> None:
@@ -401,7 +461,12 @@ class Connection(FrameReceiver):
         self.abort()
 
     def abort(self) -> None:
-        """Ends the connection at once; what is not sent yet is dropped."""
-        self._is_closed = True
-        if self._is_made:
+        """Ends the connection at once; what is not sent yet is dropped, also of one that is CLOSED already."""
+        if self._life is not _LOST:
+            if self._life is not Life.CLOSED:
+                self._close()
             self._transport.abort()
+
+    def _close(self) -> None:
+        self._become(Life.CLOSED)
+        self._is_held = True

@@ -11,7 +11,8 @@ receives it, who may write into it too (the log gives a batch its offsets in pla
 keeps its whole block: copy what must outlive the request.
 
 The length is checked before memory is taken for it. While `_is_held` is set no frame is handed on and what has been
-received waits in `_leftover` (less than one block: the transport is paused at the same time) for `_parse_leftover`.
+received waits in `_leftover` (less than one block: the transport is paused at the same time) for `_parse_leftover`. A
+connection that ends is held, too, for good.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from barnabas.wire.primitives import INT32
 class FrameReceiver(asyncio.BufferedProtocol):
     """The receiving half of a protocol. A subclass says what becomes of the frames."""
 
-    __slots__ = ("_body", "_buffers", "_frame_bytes_max", "_is_closed", "_is_held", "_leftover", "_missing")
+    __slots__ = ("_body", "_buffers", "_frame_bytes_max", "_is_held", "_leftover", "_missing")
 
     def __init__(self, buffers: ReceiveBuffers, frame_bytes_max: int) -> None:
         self._buffers = buffers
@@ -34,13 +35,12 @@ class FrameReceiver(asyncio.BufferedProtocol):
         """The part of `_body` that has not come yet."""
         self._leftover = b""
         self._is_held = False
-        self._is_closed = False
 
     def frame_received(self, frame: memoryview) -> None:
         raise NotImplementedError
 
     def frame_refused(self, length: int) -> None:
-        """A length that no frame has. Nothing after it can be understood: the connection must end."""
+        """A length that no frame has. Nothing after it can be understood: the connection must end, and be held."""
         raise NotImplementedError
 
     def frame_announced(self, length: int) -> bool:
@@ -82,8 +82,6 @@ class FrameReceiver(asyncio.BufferedProtocol):
                 break
             position = start + length
             self.frame_received(data[start:position])
-            if self._is_closed:
-                return
         # A copy, because a view would keep the whole block from being used again.
         self._leftover = bytes(data[position:]) if position < end else b""
 

@@ -16,15 +16,16 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 from barnabas.base.errors import DiskFailed
 from barnabas.net.budget import FrameBudget
 from barnabas.net.buffers import ReceiveBuffers
 from barnabas.net.connection import (
+    Connect,
     Connection,
-    ConnectionHandler,
     ConnectionOptions,
     ConnectionShared,
     ReplyFlusher,
@@ -39,8 +40,6 @@ _LOG = logging.getLogger(__name__)
 _UNLIMITED: Final = 2**31 - 1
 _REFUSALS_LOG_SECONDS: Final = 10.0
 _EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
-
-Connect: TypeAlias = Callable[[Connection], ConnectionHandler]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +103,7 @@ class Server:
         queued_max = options.queued_request_bytes_max
         self._shared = ConnectionShared(
             loop=loop,
+            context=copy_context(),
             buffers=ReceiveBuffers(),
             counters=self.counters,
             idle=IdleWheel(loop, options.idle_seconds),
@@ -159,8 +159,7 @@ class Server:
             self.counters.connections_refused += 1
             self._refusals.add(peer[0], problem)
             return None
-        connection = Connection(self._shared, self.options.connection, listener_name, peer, self.forget)
-        connection.use(connect(connection))
+        connection = Connection(self._shared, self.options.connection, listener_name, peer, connect, self.forget)
         self._connections[connection] = None
         self._connections_per_host[peer[0]] = self._connections_per_host.get(peer[0], 0) + 1
         self._all_lost.clear()

@@ -22,7 +22,7 @@ from typing import Final, Self
 
 from barnabas.base.addresses import address_text
 from barnabas.base.clock import Clock, SystemClock
-from barnabas.base.errors import DiskFailed
+from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.filesystem import FileSystem, LocalFileSystem
 from barnabas.base.metric_table import FLUSH_SECONDS
 from barnabas.base.metrics import Metrics
@@ -47,12 +47,13 @@ from barnabas.broker.services import Services
 from barnabas.broker.settings import DEFAULT_NODE_ID, BrokerSettings
 from barnabas.broker.slices import Slices
 from barnabas.groups.measures import measure_group_states, measure_groups
-from barnabas.metadata.controllership import claim_controller
+from barnabas.metadata.controllership import Controllership, claim_controller
 from barnabas.metadata.deletions import Deletions
 from barnabas.metadata.embedded import EmbeddedMetadata
-from barnabas.metadata.errors import SessionLost
+from barnabas.metadata.errors import BadVersion, NoNode, SessionLost
 from barnabas.metadata.identity import ProducerIds, ensure_cluster_id, ensure_layout, register_broker
 from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.leadership import raise_leader_epochs
 from barnabas.metadata.table import MemoryTable
 from barnabas.metadata.topics import TopicWriter
 from barnabas.metadata.watcher import MetadataWatcher
@@ -188,9 +189,11 @@ class Broker:
         )
         assert controllership is not None, "alone, a broker is the controller"
         watcher = MetadataWatcher(store)
-        image = await watcher.load()
+        await watcher.load()
         writer = TopicWriter(controllership, parts.random)
         await self._finish_interrupted(writer, watcher)
+        old_epochs = await self._raise_epochs(controllership, watcher)
+        image = watcher.image
 
         deletions = Deletions(store, self.node_id)
         deleted = await deletions.load()
@@ -234,6 +237,8 @@ class Broker:
         self._run(self.replicas.run())
         self._run(deletions.run())
         self._run(self._keep_house(executor))
+        if old_epochs is not None:
+            self.replicas.refuse_appends(image, old_epochs)
         await self.replicas.apply(image)
 
         log_starts = LogStarts(self.logs, executor, self._on_bug)
@@ -277,6 +282,18 @@ class Broker:
             logger.warning("topics that a crash left half created or deleted have to wait: %s", error)
             task = asyncio.create_task(_finish_later(writer, watcher))
             self._stack.push_async_callback(_cancel, task)
+
+    async def _raise_epochs(self, controllership: Controllership, watcher: MetadataWatcher) -> BarnabasError | None:
+        """Why partitions have their old epochs yet, in which they can only be read: it is tried again."""
+        try:
+            await raise_leader_epochs(controllership, watcher.image, self.node_id)
+        except (DiskFailed, SessionLost) as error:
+            logger.warning("nothing can be produced until leader epochs can be raised: %s", error)
+            task = asyncio.create_task(_raise_later(controllership, watcher, self.node_id))
+            self._stack.push_async_callback(_cancel, task)
+            return error
+        await watcher.load()
+        return None
 
     async def _open_logs(
         self, cluster_id: str, image: ClusterImage, known: KnownPartitions, executor: ThreadPoolExecutor
@@ -472,6 +489,14 @@ async def _finish_later(writer: TopicWriter, watcher: MetadataWatcher) -> None:
         await asyncio.sleep(FINISHING_SECONDS)
         with suppress(DiskFailed, SessionLost):
             await writer.finish_interrupted(watcher.image)
+            return
+
+
+async def _raise_later(controllership: Controllership, watcher: MetadataWatcher, node_id: int) -> None:
+    while True:
+        await asyncio.sleep(FINISHING_SECONDS)
+        with suppress(DiskFailed, SessionLost, BadVersion, NoNode):  # or a topic has changed: the next image has it
+            await raise_leader_epochs(controllership, watcher.image, node_id)
             return
 
 

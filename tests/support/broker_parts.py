@@ -115,6 +115,7 @@ class ServedBroker:
         partition = self.partition(topic, index)
         partition.append(batch.build())
         self.broker.tick.write()
+        partition.commit(partition.end_offset)  # also where a flush is still under way
 
 
 class _Peer:

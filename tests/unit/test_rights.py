@@ -47,8 +47,12 @@ def requests(topic_id: Any) -> dict[ApiKey, tuple[dict[str, Any], set[ErrorCode]
     broker = {"resource_type": 4, "resource_name": "1"}
     acl = {"resource_type": 2, "resource_name": TOPIC, "principal": "User:x", "host": "*", "operation": 3}
     acl_filter = {
-        "resource_type_filter": 1, "resource_name_filter": None, "principal_filter": None, "host_filter": None,
-        "operation": 1, "permission_type": 1,
+        "resource_type_filter": 1,
+        "resource_name_filter": None,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
     }
     altered = [
         {**one, "configs": [{"name": "retention.ms", "value": "1", "config_operation": 0}]} for one in (config, broker)
@@ -58,21 +62,29 @@ def requests(topic_id: Any) -> dict[ApiKey, tuple[dict[str, Any], set[ErrorCode]
     return {
         ApiKey.PRODUCE: (
             {
-                "acks": -1, "timeout_ms": 1000, "transactional_id": None,
+                "acks": -1,
+                "timeout_ms": 1000,
+                "transactional_id": None,
                 "topic_data": [{**topic, "partition_data": [{**PARTITION, "records": BATCH}]}],
             },
             {TOPIC_DENIED},
         ),
         ApiKey.FETCH: (
             {
-                "replica_id": -1, "max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 20,
-                "topics": [{**topic, "partitions": [wanted]}], "forgotten_topics_data": [],
+                "replica_id": -1,
+                "max_wait_ms": 0,
+                "min_bytes": 0,
+                "max_bytes": 1 << 20,
+                "topics": [{**topic, "partitions": [wanted]}],
+                "forgotten_topics_data": [],
             },
             {TOPIC_DENIED, NONE},
         ),
         ApiKey.LIST_OFFSETS: (
             {
-                "replica_id": -1, "isolation_level": 0, "timeout_ms": 0,
+                "replica_id": -1,
+                "isolation_level": 0,
+                "timeout_ms": 0,
                 "topics": [{**topic, "partitions": [{**PARTITION, "timestamp": -1}]}],
             },
             {TOPIC_DENIED},
@@ -80,7 +92,9 @@ def requests(topic_id: Any) -> dict[ApiKey, tuple[dict[str, Any], set[ErrorCode]
         ApiKey.METADATA: ({"topics": None, "allow_auto_topic_creation": True}, {NONE}),
         ApiKey.OFFSET_COMMIT: (
             {
-                "group_id": GROUP, "generation_id_or_member_epoch": -1, "member_id": "",
+                "group_id": GROUP,
+                "generation_id_or_member_epoch": -1,
+                "member_id": "",
                 "topics": [{**topic, "partitions": [committed]}],
             },
             {GROUP_DENIED},
@@ -92,8 +106,12 @@ def requests(topic_id: Any) -> dict[ApiKey, tuple[dict[str, Any], set[ErrorCode]
         ApiKey.FIND_COORDINATOR: ({"key": GROUP, "key_type": 0, "coordinator_keys": [GROUP]}, {GROUP_DENIED}),
         ApiKey.JOIN_GROUP: (
             {
-                "group_id": GROUP, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "member_id": "",
-                "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}],
+                "group_id": GROUP,
+                "session_timeout_ms": 10_000,
+                "rebalance_timeout_ms": 10_000,
+                "member_id": "",
+                "protocol_type": "consumer",
+                "protocols": [{"name": "range", "metadata": b""}],
             },
             {GROUP_DENIED},
         ),
@@ -108,7 +126,8 @@ def requests(topic_id: Any) -> dict[ApiKey, tuple[dict[str, Any], set[ErrorCode]
         ApiKey.API_VERSIONS: ({"client_software_name": "test", "client_software_version": "1"}, {NONE}),
         ApiKey.CREATE_TOPICS: (
             {
-                "timeout_ms": 1000, "validate_only": False,
+                "timeout_ms": 1000,
+                "validate_only": False,
                 "topics": [
                     {
                         **topic,

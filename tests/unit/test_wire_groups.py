@@ -4,18 +4,18 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-
-from barnabas.base.uuid import ZERO_UUID
-from barnabas.wire.apis import APIS, ApiKey
-from barnabas.wire.errors import ErrorCode, MalformedRequest
-from barnabas.wire.heartbeat import decode_heartbeat_request, encode_heartbeat_response
-from barnabas.wire.messages import write_request, write_response
 from barnabas.wire.offset_commit import (
     NO_RETENTION,
     TopicResult,
     decode_offset_commit_request,
     encode_offset_commit_response,
 )
+
+from barnabas.base.uuid import ZERO_UUID
+from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.errors import ErrorCode, MalformedRequest
+from barnabas.wire.heartbeat import decode_heartbeat_request, encode_heartbeat_response
+from barnabas.wire.messages import write_request, write_response
 
 HEARTBEATS = range(APIS[ApiKey.HEARTBEAT].version_min, APIS[ApiKey.HEARTBEAT].version_max + 1)
 COMMITS = range(APIS[ApiKey.OFFSET_COMMIT].version_min, APIS[ApiKey.OFFSET_COMMIT].version_max + 1)

@@ -4,6 +4,7 @@ from dataclasses import Field, fields
 from typing import Any
 
 import pytest
+from barnabas.wire.offset_commit import TopicResult, encode_offset_commit_response
 from kio.serial._introspect import EntityField, EntityTupleField, PrimitiveField, classify_field, get_schema_field_type
 
 from barnabas.base.uuid import ZERO_UUID
@@ -12,7 +13,6 @@ from barnabas.wire.errors import ErrorCode, MalformedRequest
 from barnabas.wire.fetch_response import FetchPartitionReply, FetchResponse, FetchTopicReply, encode_fetch_response
 from barnabas.wire.join_group import encode_join_group_response
 from barnabas.wire.messages import REQUEST_ELEMENTS_MAX, decode_request, response_schema
-from barnabas.wire.offset_commit import TopicResult, encode_offset_commit_response
 from barnabas.wire.primitives import (
     TEXT_BYTES_MAX,
     nullable_string,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from barnabas.base.errors import DiskFailed
+from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.metrics import Histogram, Metrics
 from barnabas.base.tasks import Tasks
 from barnabas.broker.adoption import adopt_directories
@@ -40,9 +40,10 @@ from barnabas.metadata.controllership import Controllership, claim_controller
 from barnabas.metadata.deletions import Deletions
 from barnabas.metadata.embedded import EmbeddedMetadata
 from barnabas.metadata.embedded_session import EmbeddedSession
-from barnabas.metadata.errors import SessionLost
+from barnabas.metadata.errors import BadVersion, NoNode, SessionLost
 from barnabas.metadata.identity import ProducerIds, ensure_cluster_id, ensure_layout
 from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.leadership import raise_leader_epochs
 from barnabas.metadata.topics import TopicWriter
 from barnabas.metadata.watcher import MetadataWatcher
 from barnabas.net.server import Server
@@ -98,6 +99,8 @@ class Cluster:
     watcher: MetadataWatcher
     topics: TopicWriter
     deletions: Deletions
+    old_epochs: BarnabasError | None
+    """Why partitions have their old leader epochs yet, in which they can only be read; None when they have new ones."""
 
 
 async def open_cluster(site: Site) -> Cluster:
@@ -115,7 +118,9 @@ async def open_cluster(site: Site) -> Cluster:
     await watcher.load()
     topics = TopicWriter(controllership, parts.random)
     await _finish_interrupted(site, topics, watcher)
-    return Cluster(metadata, store, cluster_id, controllership, watcher, topics, Deletions(store, node_id))
+    old_epochs = await _raise_epochs(site, controllership, watcher)
+    deletions = Deletions(store, node_id)
+    return Cluster(metadata, store, cluster_id, controllership, watcher, topics, deletions, old_epochs)
 
 
 async def _open_metadata(site: Site) -> EmbeddedMetadata:
@@ -141,6 +146,26 @@ async def _finish_later(topics: TopicWriter, watcher: MetadataWatcher) -> None:
         await asyncio.sleep(FINISHING_SECONDS)
         with suppress(DiskFailed, SessionLost):
             await topics.finish_interrupted(watcher.image)
+            return
+
+
+async def _raise_epochs(site: Site, controllership: Controllership, watcher: MetadataWatcher) -> BarnabasError | None:
+    """Every start is a new leadership. Where that cannot be written now, it is tried again."""
+    try:
+        await raise_leader_epochs(controllership, watcher.image, site.node_id)
+    except (DiskFailed, SessionLost) as error:
+        logger.warning("nothing can be produced until leader epochs can be raised: %s", error)
+        site.tasks().start(_raise_later(controllership, watcher, site.node_id))
+        return error
+    await watcher.load()
+    return None
+
+
+async def _raise_later(controllership: Controllership, watcher: MetadataWatcher, node_id: int) -> None:
+    while True:
+        await asyncio.sleep(FINISHING_SECONDS)
+        with suppress(DiskFailed, SessionLost, BadVersion, NoNode):  # or a topic has changed: the next image has it
+            await raise_leader_epochs(controllership, watcher.image, node_id)
             return
 
 
@@ -220,6 +245,8 @@ async def start_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
     tasks.start(core.replicas.run())
     tasks.start(cluster.deletions.run())
     tasks.start(keep_house(site.parts.clock, core.replicas, logs, site.executor))
+    if cluster.old_epochs is not None:
+        core.replicas.refuse_appends(watcher.image, cluster.old_epochs)
     await core.replicas.apply(watcher.image)
 
     site.stack.callback(core.groups.close)

@@ -237,19 +237,19 @@ class Replicas:
 
         Whoever registers anew does this before, and a broker that stops.
         """
-        self._resigned.update(self._led_epochs())
+        self._resigned.update(self._led_epochs(self._coming))
         for name in tuple(self._partitions):
             self._stop_serving(name)
         self._unserved.clear()
 
-    def refuse_appends(self, reason: BarnabasError) -> None:
-        """In the epochs of the present image partitions are only read: they are those of before the start."""
-        self._appends_refused = self._led_epochs(), reason
+    def refuse_appends(self, image: ClusterImage, reason: BarnabasError) -> None:
+        """In the epochs of this image partitions are only read, because they are those of an earlier start."""
+        self._appends_refused = self._led_epochs(image), reason
 
-    def _led_epochs(self) -> dict[tuple[str, int], LeaderEpoch]:
+    def _led_epochs(self, image: ClusterImage) -> dict[tuple[str, int], LeaderEpoch]:
         return {
             (topic.name, one.index): one.leader_epoch
-            for topic in self._coming.topics.values()
+            for topic in image.topics.values()
             for one in topic.partitions
             if one.leader == self._broker_id
         }

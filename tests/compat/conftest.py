@@ -1,9 +1,16 @@
-"""Fixtures that need Apache Kafka. Where it cannot be had, the tests that use them are skipped, never failed."""
+"""Fixtures that need Apache Kafka, and brokers that read requests by one codec or the other.
 
+Where Apache Kafka cannot be had, the tests that need it are skipped, never failed.
+"""
+
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from barnabas.testing import Broker
+from barnabas.wire.codecs import CODECS_VARIABLE, COMPILED, REFERENCE, default_codecs
+from tests.support.codec_runs import check_codecs
 from tests.support.kafka import KafkaUnavailable, kafka_jars
 from tests.support.kafka_directory import KafkaDirectories, kafka_directories
 
@@ -21,3 +28,29 @@ def kafka() -> Path:
 def kafka_directory(kafka: Path) -> KafkaDirectories:
     """What Kafka wrote, after a clean stop and after a kill; shared, so copy it before writing to it."""
     return kafka_directories()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Modules that say `BOTH_CODECS` run twice: with the compiled codecs, and with the reference."""
+    has_own = any("codecs" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "codecs" in metafunc.fixturenames and not has_own:
+        is_twice = COMPILED is not None and getattr(metafunc.module, "BOTH_CODECS", False)
+        names = [COMPILED.name, REFERENCE.name] if COMPILED is not None and is_twice else [default_codecs().name]
+        metafunc.parametrize("codecs", names, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def codecs(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The codecs of every broker that the module starts, here or in a process."""
+    name: str = request.param
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CODECS_VARIABLE, name)
+        yield name
+
+
+@pytest.fixture(scope="module")
+def barnabas_session_broker(codecs: str) -> Iterator[Broker]:
+    """In place of the session's: which codecs read its requests is the module's."""
+    with Broker() as broker:
+        yield broker
+        check_codecs(broker, codecs)

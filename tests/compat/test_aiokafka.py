@@ -12,6 +12,8 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from barnabas.testing import Broker
 
+BOTH_CODECS = True
+
 ORDERS = TopicPartition("orders", 0)
 TIMEOUT_SECONDS = 60
 

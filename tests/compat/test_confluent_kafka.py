@@ -27,6 +27,8 @@ from confluent_kafka.admin import (
 
 from barnabas.testing import ApiKey, Broker, ErrorCode
 
+BOTH_CODECS = True
+
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 QUIET = {"log_level": 0}
 TIMEOUT_SECONDS = 60

@@ -10,6 +10,8 @@ import pytest
 from barnabas.testing import Broker
 from tests.support.kafka import CACHE_DIRECTORY
 
+BOTH_CODECS = True
+
 SOURCE = Path(__file__).resolve().parents[1] / "support" / "franz_go"
 BUILD_TIMEOUT_SECONDS = 240
 RUN_TIMEOUT_SECONDS = 60

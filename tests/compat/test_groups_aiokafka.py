@@ -6,15 +6,18 @@ from pathlib import Path
 import pytest
 
 from barnabas.testing import Broker
+from tests.support.codec_runs import check_codecs
 from tests.support.group_scenarios import GROUP_SETTINGS, live_through, make_group, share_work, take_over
 
+BOTH_CODECS = True
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
+def broker(codecs: str) -> Iterator[Broker]:
     with Broker(GROUP_SETTINGS) as broker:
         yield broker
+        check_codecs(broker, codecs)
 
 
 def test_group_lives_through_kills_pauses_and_leaves(broker: Broker, tmp_path: Path) -> None:

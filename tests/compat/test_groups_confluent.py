@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from barnabas.testing import Broker
 from tests.support.broker_process import BrokerProcess
+from tests.support.codec_runs import check_codecs
 from tests.support.group_members import TIMEOUT_SECONDS, GroupMembers, Member
 from tests.support.group_scenarios import (
     GROUP_SETTINGS,
@@ -19,15 +20,17 @@ from tests.support.group_scenarios import (
     take_over,
 )
 
+BOTH_CODECS = True
 pytestmark = pytest.mark.slow
 
 QUIET = {"log_level": 0}
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
+def broker(codecs: str) -> Iterator[Broker]:
     with Broker(GROUP_SETTINGS) as broker:
         yield broker
+        check_codecs(broker, codecs)
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from barnabas.testing import Broker
+from tests.support.codec_runs import check_codecs
 from tests.support.group_members import GroupMembers, Member
 from tests.support.group_scenarios import GROUP_SETTINGS, SESSION_TIMEOUT_MS, make_group
 from tests.support.kafka import JAVA_SOURCES, java_command, run_tools
 
+BOTH_CODECS = True
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.usefixtures("kafka")]
 
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
@@ -18,9 +20,10 @@ RANGE, COOPERATIVE = f"{ASSIGNORS}.RangeAssignor", f"{ASSIGNORS}.CooperativeStic
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
+def broker(codecs: str) -> Iterator[Broker]:
     with Broker(GROUP_SETTINGS) as broker:
         yield broker
+        check_codecs(broker, codecs)
 
 
 def start_java(members: GroupMembers, broker: Broker, group: str, name: str, assignor: str) -> Member:

@@ -10,6 +10,8 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTo
 
 from barnabas.testing import ApiKey, Broker, ErrorCode
 
+BOTH_CODECS = True
+
 ORDERS = TopicPartition("orders", 0)
 TIMEOUT_SECONDS = 60
 

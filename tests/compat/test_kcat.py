@@ -8,6 +8,8 @@ import pytest
 
 from barnabas.testing import Broker
 
+BOTH_CODECS = True
+
 TIMEOUT_SECONDS = 60
 
 pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian package kcat)")

@@ -7,6 +7,8 @@ import pytest
 
 from barnabas.testing import Broker
 from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.codecs import REFERENCE, default_codecs
+from tests.support.codec_runs import check_codecs
 from tests.support.kafka import KafkaNode
 from tests.support.side_by_side import Intended, Pair, Side
 from tests.support.side_by_side_absent import (
@@ -137,11 +139,20 @@ STORIES: dict[ApiKey, Callable[[Pair], None]] = {
 }
 
 
+READ_BY_BOTH = (
+    *(ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP),
+    *(ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.DESCRIBE_GROUPS),
+)
+"""Those that have a compiled codec, and the groups' that build on them: told twice, each time beside a new Kafka."""
+TOLD = [*((default_codecs().name, key) for key in STORIES), *((REFERENCE.name, key) for key in READ_BY_BOTH)]
+
+
 @pytest.fixture(scope="module")
-def sides(kafka: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
+def sides(codecs: str, kafka: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
     with KafkaNode(tmp_path_factory.mktemp("kafka"), SETTINGS) as node, Broker(SETTINGS) as broker:
         ours, kafkas = Side("Barnabas", broker.bootstrap), Side("Kafka", node.bootstrap_servers)
         yield ours, kafkas
+        check_codecs(broker, codecs)
         ours.close()
         kafkas.close()
 
@@ -150,7 +161,9 @@ def test_every_served_api_has_a_story() -> None:
     assert STORIES.keys() == APIS.keys()
 
 
-@pytest.mark.parametrize("api_key", STORIES, ids=lambda api_key: api_key.name.lower())
+@pytest.mark.parametrize(
+    ("codecs", "api_key"), dict.fromkeys(TOLD), indirect=["codecs"], ids=lambda one: getattr(one, "name", one).lower()
+)
 def test_answers_are_those_of_kafka(sides: tuple[Side, Side], api_key: ApiKey) -> None:
     pair = Pair(*sides, INTENDED)
     STORIES[api_key](pair)

@@ -11,11 +11,12 @@ import pytest
 
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.broker import fetch_sessions
-from barnabas.broker.fetch_sessions import FetchSessions, PartitionKey, SessionPartition, Wanted
+from barnabas.broker.fetch_sessions import FetchSessions, SessionPartition
 from barnabas.broker.handlers import fetch
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.fetch_request import TOPIC_ID_FROM, FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
+from barnabas.wire.fetch import TOPIC_ID_FROM, PartitionKey, Wanted
+from barnabas.wire.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from tests.support.fetch_scene import TOPIC, Scene, scene_of
 from tests.support.network import is_closed_by_peer, run
 
@@ -27,7 +28,7 @@ VERSIONS = (11, 13)
 async def wide_scene(directory: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
     monkeypatch.setattr(fetch, "WIDE_BYTES", 0)
     async with scene_of(directory, version) as scene:
-        scene.broker.broker.dispatcher.shortcuts = {}
+        scene.broker.broker.dispatcher.routes[ApiKey.FETCH].decode_frame = None  # it reads what is not wide
         yield scene
 
 
@@ -116,9 +117,8 @@ def test_partitions_of_all_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch)
     sessions = FetchSessions(5, 1000, Random(1))
 
     def plan(session_id: int, epoch: int, indexes: range) -> int:
-        wanted = OrderedDict(
-            (PartitionKey(TOPIC, ZERO_UUID, index), SessionPartition(Wanted(0, 1, -1, -1))) for index in indexes
-        )
+        keys = [PartitionKey(TOPIC, index) for index in indexes]
+        wanted = OrderedDict((key, SessionPartition(Wanted(key, 0, 1))) for key in keys)
         return sessions.plan(session_id, epoch, wanted, [], uses_topic_ids=False, now_ms=0).session_id
 
     first = plan(0, 0, range(6))

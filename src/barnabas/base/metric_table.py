@@ -49,8 +49,13 @@ REQUESTS_RECEIVED: Final = Description(
     COUNTER, "barnabas_requests_received_total", "Requests received.")
 REQUEST_SECONDS: Final = Description(
     HISTOGRAM, "barnabas_request_seconds",
-    "Time from a request to its answer, waiting included: a Fetch waits for records, a JoinGroup for other members. "
-    "Its count is the number of requests answered.", ("api",), _REQUEST_BOUNDS)
+    "Time from a request to its answer. Of a Fetch it is the broker's own work: how long it waited for records is in "
+    "`barnabas_fetch_wait_seconds`. A JoinGroup's or SyncGroup's wait for other members counts. Its count is the "
+    "number of requests answered.", ("api",), _REQUEST_BOUNDS)
+FETCH_WAIT_SECONDS: Final = Description(
+    HISTOGRAM, "barnabas_fetch_wait_seconds",
+    "Time that a Fetch waited for records, up to the consumer's `fetch.max.wait.ms`. Those that found enough at once "
+    "do not count.", (), _REQUEST_BOUNDS)
 REQUEST_ERRORS: Final = Description(
     COUNTER, "barnabas_request_errors_total",
     "Error codes in answers, under Kafka's names. Every partition, topic or group that an answer refuses counts. Some "
@@ -158,7 +163,11 @@ SECTIONS: Final = (
             CONNECTIONS_CLOSED_IDLE,
         ),
     ),
-    Section("Requests", "", (REQUESTS_RECEIVED, REQUEST_SECONDS, REQUEST_ERRORS, REQUEST_BUGS, FETCH_COLD_READS)),
+    Section(
+        "Requests",
+        "",
+        (REQUESTS_RECEIVED, REQUEST_SECONDS, FETCH_WAIT_SECONDS, REQUEST_ERRORS, REQUEST_BUGS, FETCH_COLD_READS),
+    ),
     Section(
         "Topics",
         "The lines of a deleted topic go with it. A broker sends ranges of files and never looks at the records in "

@@ -8,6 +8,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from typing import Final, Protocol
 
 from barnabas.base.errors import BarnabasError
+from barnabas.broker.request_measures import RequestMeasures
 from barnabas.net.replies import Buffer, Piece, Reply, release_ranges
 from barnabas.wire.framing import RequestHeader, response_start
 
@@ -33,6 +34,8 @@ class AnswerSlot(Protocol):
 
 class RequestOwner(Protocol):
     """The dispatcher, as its requests see it."""
+
+    measures: RequestMeasures
 
     def observe(self, request: "Request") -> None:
         """The answer is handed over."""
@@ -72,7 +75,7 @@ class Request:
         owner: RequestOwner,
         began: float = 0.0,
     ) -> None:
-        """`began` is when it came, as `RequestMeasures.now` tells it."""
+        """`began` is when it came, as `RequestMeasures.now` tells it; later by what it has `waited`."""
         self.api_key, self.version, self.correlation_id, self.client_id, _ = header
         self.began = began
         self.body = body
@@ -90,6 +93,11 @@ class Request:
         if self.errors is None:
             self.errors = {}
         self.errors[code] = self.errors.get(code, 0) + times
+
+    def waited(self, seconds: float) -> None:
+        """A Fetch waited for records: that is measured by itself, and is no work of ours."""
+        self.began += seconds
+        self._owner.measures.fetch_wait_seconds.observe(seconds)
 
     def check_wanted(self) -> None:
         """Raises `RequestAbandoned` when nobody waits for the answer."""

@@ -51,6 +51,7 @@ class FetchHandler:
     ) -> None:
         self._loop = loop
         self._clock = clock
+        self.now = clock.monotonic
         self._replicas = replicas
         self._sessions = sessions
         self._fetch_bytes_max = fetch_bytes_max
@@ -159,7 +160,7 @@ def _forgotten(fetch: FetchRequest) -> Iterator[PartitionKey]:
 class _Waiting:
     """A fetch that waits for records, until one of its partitions moves or its time is over."""
 
-    __slots__ = ("_attempt", "_handler", "_loop", "_partitions", "_timer")
+    __slots__ = ("_attempt", "_handler", "_loop", "_partitions", "_since", "_timer")
 
     def __init__(self, handler: FetchHandler, attempt: Attempt, loop: asyncio.AbstractEventLoop) -> None:
         self._handler = handler
@@ -167,6 +168,7 @@ class _Waiting:
         self._loop = loop
         self._partitions: list[Partition] = [attempt.find(key) for key, _ in attempt.plan]
         self._timer: asyncio.TimerHandle | None = None
+        self._since = handler.now()
 
     def begin(self, seconds: float) -> None:
         is_over = any(partition.is_closed for partition in self._partitions)  # the broker stops: nothing will come
@@ -175,19 +177,21 @@ class _Waiting:
         self._timer = self._loop.call_later(0 if is_over else seconds, self._time_is_over)
 
     def _moved(self, partition: Partition) -> None:
+        woken = self._handler.now()
         if self._attempt.read() or partition.is_closed:
-            self._end()
+            self._end(woken)
             self._handler.respond(self._attempt)
         else:
             self._attempt.release()
 
     def _time_is_over(self) -> None:
-        self._end()
+        self._end(self._handler.now())
         self._attempt.read()
         self._handler.respond(self._attempt)
 
-    def _end(self) -> None:
+    def _end(self, woken: float) -> None:
         assert self._timer is not None
+        self._attempt.request.waited(woken - self._since)
         self._timer.cancel()
         for partition in self._partitions:
             partition.watchers.pop(self._moved, None)

@@ -59,6 +59,7 @@ class SoleFetchHandler:
         self.loop = loop
         self.now = measures.now
         self.seconds = measures.seconds[ApiKey.FETCH]
+        self.wait_seconds = measures.fetch_wait_seconds
         self._clock = clock
         self._replicas = replicas
         self._sessions = sessions
@@ -100,7 +101,7 @@ class SoleFetchHandler:
 class _WaitingFetch:
     """One fetch, from its frame to its answer."""
 
-    __slots__ = ("_began", "_client", "_handler", "_partition", "_slot", "_sole", "_timer", "told")
+    __slots__ = ("_began", "_client", "_handler", "_partition", "_slot", "_sole", "_timer", "_waits_since", "told")
 
     def __init__(
         self,
@@ -115,7 +116,7 @@ class _WaitingFetch:
         self._slot = slot
         self._client = client
         self._partition = partition
-        self._began = handler.now()
+        self._began = self._waits_since = handler.now()
         self._timer: asyncio.TimerHandle | None = None
         self.told: SessionPartition | None = None
         """What a session's client knows; None without a session. Kept here, because a session may change meanwhile."""
@@ -144,6 +145,7 @@ class _WaitingFetch:
         if self._partition.is_closed:  # the broker stops: nothing will come
             seconds = 0
         self._partition.watchers[self._moved] = None
+        self._waits_since = self._handler.now()
         self._timer = self._handler.loop.call_later(seconds, self._look, True)
 
     def _moved(self, partition: Partition) -> None:
@@ -151,28 +153,32 @@ class _WaitingFetch:
 
     def _look(self, is_last: bool) -> None:
         """Answers if there is enough now, or if it is the last time."""
+        woken = self._handler.now()
         try:
             found = self.read()
         except BarnabasError:
-            self._leave()
+            self._leave(woken)
             return
         if found.aborted or self._partition.is_closed:
             found.release()
-            self._leave()
+            self._leave(woken)
         elif is_last or found.size_bytes >= self._sole.bytes_min:
-            self._end()
+            self._end(woken)
             self.respond(found)
         else:
             found.release()
 
-    def _end(self) -> None:
+    def _end(self, woken: float) -> None:
         assert self._timer is not None
         self._timer.cancel()
         self._partition.watchers.pop(self._moved, None)
+        waited = woken - self._waits_since
+        self._began += waited
+        self._handler.wait_seconds.observe(waited)
 
-    def _leave(self) -> None:
+    def _leave(self, woken: float) -> None:
         """Hands it over to the general handler, to be answered now."""
-        self._end()
+        self._end(woken)
         sole = self._sole
         header = RequestHeader(ApiKey.FETCH, sole.version, sole.correlation_id, sole.client_id, 0)
         request = self._client.request(header, _NOTHING, self._slot, self._began)

@@ -224,6 +224,36 @@ async def test_settings_that_change_are_swapped_in() -> None:
     assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
+@scenario
+async def test_log_that_is_being_cut_is_led_when_that_is_done() -> None:
+    scene = ReplicasScene()
+    await scene.apply(scene.with_topics(topic()))
+    for _ in range(3):
+        send(scene.replicas.find("orders", 0))
+    await asyncio.sleep(0)
+    scene.replicas.follow(scene.with_topics(topic(led(leader=OTHER, epoch=1))))
+    cutting = asyncio.ensure_future(scene.replicas.truncate(ORDERS, 1))
+    while not scene.workers.jobs:  # noqa: ASYNC110 - the cut is on its way
+        await asyncio.sleep(0)
+    scene.replicas.follow(scene.with_topics(topic(led(epoch=2))))
+    assert refusal(scene) == NOT_LEADER, "not yet"
+    await scene.let_go_on(cutting)
+    partition = scene.replicas.find("orders", 0)
+    assert (partition.leader_epoch, partition.end_offset, partition.high_watermark) == (2, 1, 1)
+
+
+@scenario
+async def test_cut_that_fails_is_told() -> None:
+    scene = ReplicasScene()
+    log = scene.manager.create(ORDERS, ORDERS_ID, scene.config)
+    append(log, b"one", b"two")
+    await scene.apply(scene.with_topics(topic(led(leader=OTHER))))
+    scene.disk.fail(5, operations=["write"])
+    cutting = asyncio.ensure_future(scene.replicas.truncate(ORDERS, 1))
+    with pytest.raises(DiskFailed):
+        await scene.let_go_on(cutting)
+
+
 # -- resigning -----------------------------------------------------------------------------------------------------
 
 

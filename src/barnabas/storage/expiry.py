@@ -19,7 +19,7 @@ def delete_due_segments(log: Log, clock: Clock, count_max: int | None = None) ->
     """The oldest first; returns how many segments were taken out of the log."""
     if log.replacement.is_announced:
         return 0
-    log.write()
+    log.write_early()
     now_ms = clock.settled_ms()
     due = _due(log, now_ms, count_max)
     if log.config.is_deleted and log.config.retention_ms >= 0:

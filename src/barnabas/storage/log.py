@@ -218,11 +218,7 @@ class Log:
             or active.waited_ms(now_ms, max_timestamp) > config.roll_after_ms - active.roll_jitter_ms
         )
         if is_due:
-            try:
-                self.write()
-            except DiskFailed as error:
-                self._failure = error  # those who staged before must learn it from their own call of `write`
-                raise
+            self.write_early()
             self.roll()
 
     # -- writing -------------------------------------------------------------------------------------------------
@@ -241,10 +237,19 @@ class Log:
         if failure is not None:
             raise failure
 
+    def write_early(self) -> None:
+        """`write` for somebody who staged nothing: those who did learn of a failure from their own call of `write`."""
+        try:
+            self.write()
+        except DiskFailed as error:
+            self._failure = error
+            raise
+
     def discard_staged(self) -> None:
         """Takes back everything staged, as if nobody had asked for it: the leadership has ended."""
         appending = self._appending
         staged, appending.staged = appending.staged, None
+        self._failure = self.failure
         if staged is not None:
             appending.undo(staged, self.end_offset, self.log_start_offset)
             self.producers.release()

@@ -13,6 +13,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.metadata.image import Broker, BrokerChanged
 from barnabas.metadata.znodes import Endpoint
 from barnabas.replication.partition import Partition
+from barnabas.replication.replicas import _SLICE_LENGTH
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch, NodeEndpoint
 from tests.support.led_partition import Told
@@ -177,6 +178,23 @@ async def test_log_that_is_made_for_an_image_that_is_old_by_then_is_not_led() ->
     assert scene.replicas.find("orders", 1).leader_epoch == 1
     assert scene.manager.get(ORDERS) is not None, "its log is there, for a follower"
     await scene.stop()
+
+
+@scenario
+async def test_leadership_that_goes_while_the_first_image_is_brought_about_ends_at_once() -> None:
+    scene = ReplicasScene()
+    for index in range(2 * _SLICE_LENGTH):
+        scene.manager.create(TopicPartition("orders", index), ORDERS_ID, scene.config)
+    image = scene.with_topics(topic(*(led(index) for index in range(2 * _SLICE_LENGTH))))
+    applying = asyncio.ensure_future(scene.replicas.apply(image))
+    while (partition := scene.replicas.get("orders", 0)) is None:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0)
+    assert scene.replicas.get("orders", 2 * _SLICE_LENGTH - 1) is None, "the others have their turn later"
+    moved = image.topics["orders"].with_partitions([led(0, leader=OTHER, epoch=1)])
+    scene.replicas.follow(scene.with_topics(moved))
+    assert partition.is_closed
+    await scene.let_go_on(applying)
+    assert refusal(scene) == NOT_LEADER
 
 
 @scenario

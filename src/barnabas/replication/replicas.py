@@ -192,7 +192,7 @@ class Replicas:
     def _change_leaders(self, image: ClusterImage) -> None:
         """Of partitions that are served, and of logs that are there. Nothing is looked at that has not changed."""
         before, self._coming = self._coming, image
-        if not self._is_started:
+        if not self._is_started and not self._partitions:
             return  # nobody is served yet
         for topic in _gone(before, image):
             for one in topic.partitions:

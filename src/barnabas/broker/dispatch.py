@@ -100,7 +100,10 @@ class Direct:
 class Route:
     """One API on the road."""
 
-    __slots__ = ("api_key", "compiled", "declined", "decode", "decode_frame", "handler", "now", "reference", "seconds")
+    __slots__ = (
+        *("api_key", "compiled", "declined", "decode", "decode_frame"),
+        *("handler", "now", "reference", "seconds", "wait_seconds"),
+    )
 
     def __init__(
         self, api_key: ApiKey, decode: Decoder, handler: DirectHandler, codecs: Codecs, measures: RequestMeasures
@@ -112,6 +115,7 @@ class Route:
         self.handler = handler
         self.now = measures.now
         self.seconds = measures.seconds[api_key]
+        self.wait_seconds = measures.fetch_wait_seconds
         self.compiled, self.reference = measures.codecs_of(api_key)
         self.declined = measures.declined_of(api_key)
 

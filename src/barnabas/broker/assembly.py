@@ -267,7 +267,7 @@ def _make_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
         return settings.log_config(image, site.node_id, topic)
 
     server = Server(parts.network, settings.config.server_options(), executor, logs.on_file_failure)
-    tick = AppendTick(loop, parts.clock, server.flush_replies)
+    tick = AppendTick(loop, parts.clock, server.replies)
     flusher = Flusher(loop, logs, executor)
     site.stack.push_async_callback(flusher.drain)
     replicas = Replicas(

@@ -250,11 +250,11 @@ def test_session_that_ends_while_others_are_still_revived_is_looked_at_later(mon
         shard._timer_fired(key)
         await rig.coordinator.wait_loaded()
         assert shard._timers[key].is_set
-        assert shard.state.counts()[GroupState.STABLE] == 100
+        assert shard.state.groups.counts()[GroupState.STABLE] == 100
 
         shard._timer_fired(key)
         await turns()
-        assert shard.state.counts()[GroupState.STABLE] == 99
+        assert shard.state.groups.counts()[GroupState.STABLE] == 99
 
     run(scenario())
 
@@ -314,7 +314,7 @@ def test_records_of_newer_kinds_of_groups_are_skipped_without_a_word(caplog: pyt
         rig = Rig()
         await rig.lead(MemoryPartition(0, [raw_batch(*newer, (b"\x00\x03\x00", None))]))
         assert rig.shard.status is ShardStatus.ACTIVE
-        assert rig.shard.state.skipped_records == len(newer) + 1
+        assert rig.shard.state.groups.skipped_records == len(newer) + 1
 
     run(scenario())
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
@@ -336,7 +336,7 @@ def test_disk_that_fails_while_loading_is_tried_again() -> None:
         rig.pass_time(10_100)
         await rig.coordinator.wait_loaded()
         assert rig.shard.status is ShardStatus.ACTIVE
-        assert rig.shard.state.group_ids() == ["g"]
+        assert rig.shard.state.groups.group_ids() == ["g"]
 
     run(scenario())
 

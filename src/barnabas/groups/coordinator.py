@@ -163,7 +163,7 @@ class GroupCoordinator:
         now = Moment(self._clock.settled_ms(), self._clock.steady_ms())
         for shard in self._active():
             looked_at = 0
-            for group_id in shard.state.group_ids():
+            for group_id in shard.state.groups.group_ids():
                 if shard.status is not ShardStatus.ACTIVE:
                     break
                 effects = shard.state.expire_offsets(group_id, now)
@@ -186,14 +186,14 @@ class GroupCoordinator:
     def groups(self) -> Iterator[tuple[str, GroupShardState]]:
         """Every group by name, with the state to ask. It may go on while groups come and go."""
         for shard in self._active():
-            for group_id in shard.state.group_ids():
+            for group_id in shard.state.groups.group_ids():
                 yield group_id, shard.state
 
     def counts(self) -> dict[GroupState, int]:
         """How many groups there are in each state."""
         totals: dict[GroupState, int] = {}
         for shard in self._active():
-            for state, count in shard.state.counts().items():
+            for state, count in shard.state.groups.counts().items():
                 totals[state] = totals.get(state, 0) + count
         return totals
 

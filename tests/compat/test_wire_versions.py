@@ -12,7 +12,7 @@ from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.errors import ErrorCode, MalformedRequest
 from barnabas.wire.framing import parse_request_header, request_start
 from barnabas.wire.messages import decode_request, decode_response, write_request
-from barnabas.wire.produce_request import decode_produce_request
+from barnabas.wire.produce import decode_produce
 from tests.support.kafka import JAVA_SOURCES, KafkaNode, KafkaUnavailable, java_command, run_command
 
 pytestmark = pytest.mark.kafka
@@ -119,7 +119,7 @@ def test_odd_request_is_accepted_or_refused_as_by_kafka(
     try:
         parsed = parse_request_header(frame)
         if api_key == ApiKey.PRODUCE:
-            decode_produce_request(version, frame[parsed.body_position :])
+            decode_produce(version, frame[parsed.body_position :])
         else:
             decode_request(api_key, version, frame[parsed.body_position :])
         is_accepted = True

@@ -17,6 +17,7 @@ from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import Codec
 from barnabas.sim.disk import SimulatedDisk
+from barnabas.storage.expiry import delete_due_segments
 from barnabas.storage.handles import Handles
 from barnabas.storage.log import Log
 from barnabas.storage.overlay import OverlayFileSystem
@@ -93,8 +94,9 @@ def answers_of(log: Log) -> Answers:
     times = [log.find_timestamp(timestamp) for timestamp in range(START_MS - 40, START_MS + 60)]
     newest = log.find_largest_timestamp()
     log.advance_high_watermark(log.end_offset)
-    log._clock.advance(115)  # type: ignore[attr-defined]
-    log.delete_due_segments()
+    clock = log._clock
+    clock.advance(115)  # type: ignore[attr-defined]
+    delete_due_segments(log, clock)
     return Answers(reads, times, newest, [segment.base_offset for segment in log.segments])
 
 

@@ -19,6 +19,7 @@ from barnabas.base.errors import DiskFailed, DiskFull
 from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import BatchHeader, Codec
 from barnabas.sim.disk import SimulatedDisk
+from barnabas.storage.expiry import delete_due_segments
 from barnabas.storage.flush import FlushPlan
 from barnabas.storage.handles import Handles
 from barnabas.storage.producer_state import Duplicate, Origin, ProducerState, check_batch
@@ -417,7 +418,7 @@ class LogMachine(RuleBasedStateMachine):
     def delete_due_segments(self) -> None:
         log, start = self.log, self.log.log_start_offset
         bases = [segment.base_offset for segment in self.log.segments]
-        succeeded = self.attempt(lambda: self.log.delete_due_segments())
+        succeeded = self.attempt(lambda: delete_due_segments(self.log, self.clock))
         if self.log is not log:
             return
         self.settle(has_failed=not succeeded)
@@ -428,7 +429,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def remove_doomed(self) -> None:
-        for remove in self.log.take_doomed(self.clock.now_ms()):
+        for remove in self.log.doomed.take(self.clock.now_ms()):
             remove()
 
     @rule(place=st.integers(0, 60))

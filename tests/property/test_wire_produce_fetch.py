@@ -1,6 +1,11 @@
-"""The hand-written Produce and Fetch against kio: for every version the same bytes, and the same meaning of bytes."""
+"""The hand-written Produce and Fetch against kio: for every version the same bytes, and the same meaning of bytes.
 
-from collections.abc import Callable
+A client writes requests and reads answers as trees of topics, which is kio's shape. A broker has flat lists of
+partitions (`barnabas.wire.produce`, `fetch`), so a topic without partitions vanishes there, and entries of one topic
+that follow each other become one.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -11,45 +16,44 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.uuid import ZERO_UUID
-from barnabas.broker.handlers.fetch_attempt import wanted_of
-from barnabas.broker.handlers.wide_fetch import decode_wide_fetch
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.errors import MalformedRequest, MalformedResponse
-from barnabas.wire.fetch_request import (
+from barnabas.wire.fetch import (
     NO_HIGH_WATERMARK,
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    ForgottenTopic,
-    decode_fetch_request,
-    encode_fetch_request,
-)
-from barnabas.wire.fetch_response import (
     AbortedTransaction,
     EpochEndOffset,
+    Fetch,
+    FetchResult,
+    PartitionKey,
+    Wanted,
+    decode_fetch,
+    decode_fetch_in_steps,
+    encode_fetched,
+)
+from barnabas.wire.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, encode_fetch_request
+from barnabas.wire.fetch_response import (
     FetchPartitionReply,
     FetchResponse,
     FetchTopicReply,
     decode_fetch_response,
-    encode_fetch_response,
 )
 from barnabas.wire.leaders import LeaderAndEpoch, NodeEndpoint
 from barnabas.wire.messages import encode_request, encode_response, request_schema, response_schema
-from barnabas.wire.primitives import UNREADABLE
-from barnabas.wire.produce_request import (
-    ProducePartition,
-    ProduceRequest,
-    ProduceTopic,
-    decode_produce_request,
-    encode_produce_request,
+from barnabas.wire.primitives import UNREADABLE, TopicKey
+from barnabas.wire.produce import (
+    Produce,
+    ProduceBatch,
+    ProduceResult,
+    RecordError,
+    decode_produce,
+    encode_produced,
 )
+from barnabas.wire.produce_request import ProducePartition, ProduceRequest, ProduceTopic, encode_produce_request
 from barnabas.wire.produce_response import (
     ProducePartitionReply,
     ProduceResponse,
     ProduceTopicReply,
-    RecordError,
     decode_produce_response,
-    encode_produce_response,
 )
 from barnabas.wire.reader import message_reader
 from barnabas.wire.steps import finish
@@ -71,9 +75,8 @@ fetch_versions = pytest.mark.parametrize("version", range(FETCH.version_min, FET
 def test_produce_request_of_any_version_is_read_and_written_as_by_kio(version: int, data: st.DataObject) -> None:
     message = data.draw(entities(request_schema(ApiKey.PRODUCE, version)))
     encoded = encode_request(message)
-    expected = _produce_request(message)
-    assert decode_produce_request(version, memoryview(encoded)) == expected
-    assert b"".join(encode_produce_request(version, expected)) == encoded
+    assert decode_produce(version, memoryview(encoded)) == _produce(message)
+    assert b"".join(encode_produce_request(version, _produce_request(message))) == encoded
 
 
 @produce_versions
@@ -93,7 +96,20 @@ def test_produce_response_of_any_version_is_read_and_written_as_by_kio(version: 
         _endpoints(message),
     )
     assert decode_produce_response(version, memoryview(encoded)) == expected
-    assert encode_produce_response(version, expected) == encoded
+    answered = list(_answered(message.responses, "partition_responses"))
+    batches = [ProduceBatch(topic, partition.index, None) for topic, partition in answered]
+    results = [_produce_result(partition) for _, partition in answered]
+    written = encode_produced(version, batches, results, expected.throttle_time_ms, expected.node_endpoints)
+    assert written == encode_response(_merged(message, "partition_responses"))
+
+
+def _produce(message: Any) -> Produce:
+    batches = [
+        ProduceBatch(_key(topic), partition.index, partition.records)
+        for topic in message.topic_data
+        for partition in topic.partition_data
+    ]
+    return Produce(message.transactional_id, message.acks, _ms(message.timeout), batches)
 
 
 def _produce_request(message: Any) -> ProduceRequest:
@@ -129,6 +145,19 @@ def _produce_partition(partition: Any) -> ProducePartitionReply:
     )
 
 
+def _produce_result(partition: Any) -> ProduceResult:
+    reply = _produce_partition(partition)
+    return ProduceResult(
+        reply.error_code,
+        reply.base_offset,
+        reply.log_append_time_ms,
+        reply.log_start_offset,
+        reply.record_errors,
+        reply.error_message,
+        reply.current_leader,
+    )
+
+
 # --- Fetch ------------------------------------------------------------------------------------------------
 
 
@@ -138,31 +167,53 @@ def _produce_partition(partition: Any) -> ProducePartitionReply:
 def test_fetch_request_of_any_version_is_read_and_written_as_by_kio(version: int, data: st.DataObject) -> None:
     message = data.draw(entities(request_schema(ApiKey.FETCH, version)))
     encoded = encode_request(message)
-    expected = _fetch_request(message)
-    assert _decode_fetch_request(version, memoryview(encoded)) == expected
-    assert encode_fetch_request(version, expected) == encoded
+    assert decode_fetch(version, memoryview(encoded)) == _fetch(message)
+    assert encode_fetch_request(version, _fetch_request(message)) == encoded
 
 
 @fetch_versions
 @given(data=st.data())
 @settings(max_examples=EXAMPLES)
-def test_wide_fetch_request_is_read_as_any_other(version: int, data: st.DataObject) -> None:
+def test_fetch_request_is_read_in_steps_as_at_once(version: int, data: st.DataObject) -> None:
     body = memoryview(encode_request(data.draw(entities(request_schema(ApiKey.FETCH, version)))))
-    read, expected = finish(decode_wide_fetch(version, body)), decode_fetch_request(version, body)
-    assert [(key, one.wanted) for key, one in wanted_of(read)] == [
-        (key, one.wanted) for key, one in wanted_of(expected)
-    ]
-    assert [(one.name, one.topic_id, list(one.partitions)) for one in read.forgotten_topics] == [
-        (one.name, one.topic_id, list(one.partitions)) for one in expected.forgotten_topics
-    ]
-    names = ("wait_ms_max", "bytes_min", "bytes_max", "isolation_level", "session_id", "session_epoch", "replica_id")
-    assert [getattr(read, name) for name in names] == [getattr(expected, name) for name in names]
+    assert finish(decode_fetch_in_steps(version, body)) == decode_fetch(version, body)
 
 
-def _decode_fetch_request(version: int, body: memoryview) -> FetchRequest:
-    decoded = decode_fetch_request(version, body)
-    decoded.forgotten_topics = decoded.forgotten_topics or ()  # either stands for none
-    return decoded
+def _fetch(message: Any) -> Fetch:
+    request = _fetch_request(message)
+    wanted = [
+        Wanted(
+            PartitionKey(_key(topic), partition.index),
+            partition.fetch_offset,
+            partition.bytes_max,
+            partition.current_leader_epoch,
+            partition.last_fetched_epoch,
+            partition.log_start_offset,
+            partition.replica_directory_id.bytes,
+            partition.high_watermark,
+        )
+        for topic, asked in zip(message.topics, request.topics, strict=True)
+        for partition in asked.partitions
+    ]
+    forgotten = tuple(
+        PartitionKey(_key(topic), index)
+        for topic in getattr(message, "forgotten_topics_data", ())
+        for index in topic.partitions
+    )
+    return Fetch(
+        request.wait_ms_max,
+        request.bytes_min,
+        request.bytes_max,
+        request.isolation_level,
+        request.session_id,
+        request.session_epoch,
+        wanted,
+        forgotten,
+        request.rack_id,
+        request.replica_id,
+        request.replica_epoch,
+        request.cluster_id,
+    )
 
 
 def _fetch_request(message: Any) -> FetchRequest:
@@ -217,10 +268,36 @@ def test_fetch_response_of_any_version_is_read_and_written_as_by_kio(version: in
         _endpoints(message),
     )
     assert decode_fetch_response(version, memoryview(encoded)) == expected
-    written = encode_fetch_response(version, expected)
+    written = encode_fetched(
+        version,
+        [
+            (PartitionKey(topic, partition.partition_index), _fetch_result(partition))
+            for topic, partition in _answered(message.responses, "partitions")
+        ],
+        error_code=expected.error_code,
+        session_id=expected.session_id,
+        throttle_ms=expected.throttle_time_ms,
+        endpoints=expected.node_endpoints,
+    )
     body = b"".join(written.pieces)  # type: ignore[arg-type]
     assert len(body) == written.length
-    assert body == encode_response(_without_snapshot_ids(message))
+    assert body == encode_response(_merged(_as_sent(message), "partitions"))
+
+
+def _fetch_result(partition: Any) -> FetchResult:
+    reply = _fetch_partition_reply(partition)
+    assert reply.records is None or isinstance(reply.records, bytes)
+    return FetchResult(
+        reply.records,
+        reply.high_watermark,
+        reply.last_stable_offset,
+        reply.log_start_offset,
+        reply.aborted_transactions,
+        reply.error_code,
+        reply.diverging_epoch,
+        reply.current_leader,
+        reply.preferred_read_replica,
+    )
 
 
 def _fetch_partition_reply(partition: Any) -> FetchPartitionReply:
@@ -242,21 +319,23 @@ def _fetch_partition_reply(partition: Any) -> FetchPartitionReply:
     )
 
 
-def _without_snapshot_ids(message: Any) -> Any:
-    """Barnabas never sends a snapshot id: it belongs to Kafka's metadata log."""
-    if message.__version__ < FETCH.flexible_from:
-        return message
+def _as_sent(message: Any) -> Any:
+    """Null records are sent as empty ones, and a snapshot id, which belongs to Kafka's metadata log, never."""
     return replace(
         message,
         responses=tuple(
-            replace(
-                topic,
-                partitions=tuple(
-                    replace(partition, snapshot_id=type(partition.snapshot_id)()) for partition in topic.partitions
-                ),
-            )
+            replace(topic, partitions=tuple(_partition_as_sent(partition) for partition in topic.partitions))
             for topic in message.responses
         ),
+    )
+
+
+def _partition_as_sent(partition: Any) -> Any:
+    partition = replace(partition, records=partition.records or b"")
+    return (
+        replace(partition, snapshot_id=type(partition.snapshot_id)())
+        if hasattr(partition, "snapshot_id")
+        else partition
     )
 
 
@@ -268,8 +347,8 @@ def _without_snapshot_ids(message: Any) -> Any:
 def test_damaged_produce_request_is_what_the_message_reader_makes_of_it(version: int, data: st.DataObject) -> None:
     schema = request_schema(ApiKey.PRODUCE, version)
     damaged = data.draw(_damaged(encode_request(data.draw(entities(schema)))))
-    expected = _outcome(lambda: _produce_request(message_reader(schema)(damaged, 0)[0]), *UNREADABLE)
-    assert _outcome(lambda: decode_produce_request(version, damaged), MalformedRequest) == expected
+    expected = _outcome(lambda: _produce(message_reader(schema)(damaged, 0)[0]), *UNREADABLE)
+    assert _outcome(lambda: decode_produce(version, damaged), MalformedRequest) == expected
 
 
 @given(st.sampled_from(range(FETCH.version_min, FETCH.version_max + 1)), st.data())
@@ -277,8 +356,8 @@ def test_damaged_produce_request_is_what_the_message_reader_makes_of_it(version:
 def test_damaged_fetch_request_is_what_the_message_reader_makes_of_it(version: int, data: st.DataObject) -> None:
     schema = request_schema(ApiKey.FETCH, version)
     damaged = data.draw(_damaged(encode_request(data.draw(entities(schema)))))
-    expected = _outcome(lambda: _fetch_request(message_reader(schema)(damaged, 0)[0]), *UNREADABLE)
-    assert _outcome(lambda: _decode_fetch_request(version, damaged), MalformedRequest) == expected
+    expected = _outcome(lambda: _fetch(message_reader(schema)(damaged, 0)[0]), *UNREADABLE)
+    assert _outcome(lambda: decode_fetch(version, damaged), MalformedRequest) == expected
 
 
 @given(st.sampled_from(range(PRODUCE.version_min, PRODUCE.version_max + 1)), st.data())
@@ -310,7 +389,7 @@ def _outcome(decode: Callable[[], Any], *refusals: type[Exception]) -> Any:
 def test_produce_request_cut_short_is_malformed(version: int, data: st.DataObject) -> None:
     encoded = encode_request(data.draw(entities(request_schema(ApiKey.PRODUCE, version))))
     with pytest.raises(MalformedRequest):
-        decode_produce_request(version, memoryview(encoded)[: data.draw(st.integers(0, len(encoded) - 1))])
+        decode_produce(version, memoryview(encoded)[: data.draw(st.integers(0, len(encoded) - 1))])
 
 
 @given(st.sampled_from(range(FETCH.version_min, FETCH.version_max + 1)), st.data())
@@ -318,7 +397,7 @@ def test_produce_request_cut_short_is_malformed(version: int, data: st.DataObjec
 def test_fetch_request_cut_short_is_malformed(version: int, data: st.DataObject) -> None:
     encoded = encode_request(data.draw(entities(request_schema(ApiKey.FETCH, version))))
     with pytest.raises(MalformedRequest):
-        decode_fetch_request(version, memoryview(encoded)[: data.draw(st.integers(0, len(encoded) - 1))])
+        decode_fetch(version, memoryview(encoded)[: data.draw(st.integers(0, len(encoded) - 1))])
 
 
 @st.composite
@@ -339,6 +418,31 @@ def _ms(duration: timedelta) -> int:
 def _topic(topic: Any) -> tuple[str, UUID]:
     name = getattr(topic, "name", None) or getattr(topic, "topic", "")
     return name, getattr(topic, "topic_id", None) or ZERO_UUID
+
+
+def _key(topic: Any) -> TopicKey:
+    """How a broker names the topic."""
+    name, topic_id = _topic(topic)
+    return topic_id.bytes if hasattr(topic, "topic_id") else name
+
+
+def _answered(topics: Any, partitions: str) -> Iterator[tuple[TopicKey, Any]]:
+    """The partitions of an answer, each with its topic, as a broker has them."""
+    for topic in topics:
+        for partition in getattr(topic, partitions):
+            yield _key(topic), partition
+
+
+def _merged(message: Any, partitions: str) -> Any:
+    """The answer as a broker writes it."""
+    topics: list[Any] = []
+    for topic in message.responses:
+        if topics and _key(topics[-1]) == _key(topic):
+            before = topics.pop()
+            topic = replace(before, **{partitions: getattr(before, partitions) + getattr(topic, partitions)})
+        if getattr(topic, partitions):
+            topics.append(topic)
+    return replace(message, responses=tuple(topics))
 
 
 def _leader(partition: Any) -> LeaderAndEpoch:

@@ -27,7 +27,7 @@ STOP_TIMEOUT_SECONDS = 60
 
 _UNCOMPILED = """
 import sys
-for name in ("records._kernel", "wire._sole_produce", "wire._sole_fetch", "wire._sole_commit", "net._framed_range"):
+for name in ("records._kernel", "wire._produce", "wire._fetch", "wire._commit", "net._framed_range"):
     sys.modules["barnabas." + name] = None
 from barnabas.cli.main import main
 main()

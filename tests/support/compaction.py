@@ -117,7 +117,7 @@ class CompactedLog:
     def compact(self) -> int:
         """Passes until nothing is due; returns how many pieces of work that took."""
         count = sum(1 for _ in self.pieces())
-        for remove in self.log.take_doomed(self.clock.now_ms()):
+        for remove in self.log.doomed.take(self.clock.now_ms()):
             remove()
         return count
 

@@ -10,7 +10,8 @@ from uuid import UUID
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.replication.partition import Partition
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.fetch_request import TOPIC_ID_FROM, FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
+from barnabas.wire.fetch import TOPIC_ID_FROM
+from barnabas.wire.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from barnabas.wire.fetch_response import FetchPartitionReply, FetchResponse, decode_fetch_response
 from barnabas.wire.framing import parse_response_header, request_start
 from barnabas.wire.primitives import INT32

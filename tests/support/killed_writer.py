@@ -160,7 +160,7 @@ def write_and_compact(files: FileSystem, directory: str, log: Log) -> None:
             log.advance_high_watermark(log.end_offset)
             while work := cleaner.next_job([log]):
                 perform(work)
-            for remove in log.take_doomed(NOW_MS):
+            for remove in log.doomed.take(NOW_MS):
                 remove()
             assert not failures, failures
             say("compacted", log)

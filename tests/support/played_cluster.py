@@ -21,24 +21,12 @@ from barnabas.records.checksum import compute_crc
 from barnabas.records.reader import read_records
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.fetch_request import FetchRequest, decode_fetch_request
-from barnabas.wire.fetch_response import (
-    AbortedTransaction,
-    FetchPartitionReply,
-    FetchResponse,
-    FetchTopicReply,
-    encode_fetch_response,
-)
+from barnabas.wire.fetch import AbortedTransaction, Fetch, FetchResult, PartitionKey, decode_fetch, encode_fetched
 from barnabas.wire.framing import RequestHeader, parse_request_header, response_start
 from barnabas.wire.leaders import LeaderAndEpoch, NodeEndpoint
 from barnabas.wire.messages import decode_request, write_response
-from barnabas.wire.produce_request import ProducePartition, decode_produce_request
-from barnabas.wire.produce_response import (
-    ProducePartitionReply,
-    ProduceResponse,
-    ProduceTopicReply,
-    encode_produce_response,
-)
+from barnabas.wire.primitives import TopicKey
+from barnabas.wire.produce import ProduceBatch, ProduceResult, decode_produce, encode_produced
 from tests.support.network import read_frame
 
 
@@ -253,66 +241,56 @@ class PlayedCluster:
         self.next_producer_id += 1
         return {"error_code": fault or 0, "producer_id": self.next_producer_id, "producer_epoch": 0}
 
-    def _name(self, name: str, topic_id: UUID) -> str:
-        return name or next(known for known, its_id in self.topic_ids.items() if its_id == topic_id)
+    def _log(self, topic: TopicKey, index: int) -> PlayedLog:
+        if isinstance(topic, bytes):
+            topic = next(name for name, topic_id in self.topic_ids.items() if topic_id.bytes == topic)
+        return self.logs[TopicPartition(topic, index)]
 
     def _produce(self, node_id: int, version: int, body: memoryview, fault: ErrorCode | None) -> bytes | None:
-        request = decode_produce_request(version, body)
-        topics = []
-        for topic in request.topics:
-            name = self._name(topic.name, topic.topic_id)
-            replies = [self._append(node_id, name, member, fault) for member in topic.partitions]
-            topics.append(ProduceTopicReply(topic.name, topic.topic_id, replies))
+        request = decode_produce(version, body)
+        results = [self._append(node_id, batch, fault) for batch in request.batches]
         if request.acks == 0:
             return None
-        return encode_produce_response(version, ProduceResponse(topics, node_endpoints=self._endpoints()))
+        return encode_produced(version, request.batches, results, endpoints=self._endpoints())
 
-    def _append(
-        self, node_id: int, topic: str, member: ProducePartition, fault: ErrorCode | None
-    ) -> ProducePartitionReply:
-        log = self.logs[TopicPartition(topic, member.index)]
+    def _append(self, node_id: int, batch: ProduceBatch, fault: ErrorCode | None) -> ProduceResult:
+        log = self._log(batch.topic, batch.index)
         if fault is not None:
-            return ProducePartitionReply(member.index, fault, error_message="as the test wants it")
+            return ProduceResult(fault, error_message="as the test wants it")
         if log.leader_id != node_id:
             leader = LeaderAndEpoch(log.leader_id, log.leader_epoch)
-            return ProducePartitionReply(member.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=leader)
-        assert member.records is not None
-        if len(member.records) > self.batch_bytes_max:
-            return ProducePartitionReply(member.index, ErrorCode.MESSAGE_TOO_LARGE)
-        code, base_offset = log.append(member.records)
-        return ProducePartitionReply(member.index, code, base_offset)
+            return ProduceResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=leader)
+        assert batch.records is not None
+        if len(batch.records) > self.batch_bytes_max:
+            return ProduceResult(ErrorCode.MESSAGE_TOO_LARGE)
+        code, base_offset = log.append(batch.records)
+        return ProduceResult(code, base_offset)
 
     async def _fetch(self, node_id: int, version: int, body: memoryview, fault: ErrorCode | None) -> bytes:
-        request = decode_fetch_request(version, body)
-        response = self._read_all(node_id, request, fault)
-        if not any(reply.error_code or reply.records for topic in response.topics for reply in topic.partitions):
+        request = decode_fetch(version, body)
+        results = self._read_all(node_id, request, fault)
+        if not any(result.error_code or result.records for _, result in results):
             self._appended.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(request.wait_ms_max / 1000):
+                async with asyncio.timeout(request.wait_ms / 1000):
                     await self._appended.wait()
-            response = self._read_all(node_id, request, fault)
-        return b"".join(encode_fetch_response(version, response).pieces)
+            results = self._read_all(node_id, request, fault)
+        encoded = encode_fetched(version, results, endpoints=self._endpoints())
+        return b"".join(encoded.pieces)  # type: ignore[arg-type]
 
-    def _read_all(self, node_id: int, request: FetchRequest, fault: ErrorCode | None) -> FetchResponse:
-        topics = []
-        for topic in request.topics:
-            replies = []
-            for asked in topic.partitions:
-                log = self.logs[TopicPartition(self._name(topic.name, topic.topic_id), asked.index)]
-                replies.append(self._read(node_id, log, asked.index, asked.fetch_offset, fault))
-            topics.append(FetchTopicReply(topic.name, topic.topic_id, replies))
-        return FetchResponse(topics=topics, node_endpoints=self._endpoints())
+    def _read_all(
+        self, node_id: int, request: Fetch, fault: ErrorCode | None
+    ) -> list[tuple[PartitionKey, FetchResult]]:
+        return [(one.key, self._read(node_id, self._log(*one.key), one.offset, fault)) for one in request.wanted]
 
-    def _read(
-        self, node_id: int, log: PlayedLog, index: int, offset: int, fault: ErrorCode | None
-    ) -> FetchPartitionReply:
+    def _read(self, node_id: int, log: PlayedLog, offset: int, fault: ErrorCode | None) -> FetchResult:
         if fault is not None:
-            return FetchPartitionReply(index, fault)
+            return FetchResult(None, error_code=fault)
         if log.leader_id != node_id:
             leader = LeaderAndEpoch(log.leader_id, log.leader_epoch)
-            return FetchPartitionReply(index, ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=leader)
+            return FetchResult(None, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=leader)
         if not log.start_offset <= offset <= log.end_offset:
-            return FetchPartitionReply(index, ErrorCode.OFFSET_OUT_OF_RANGE)
+            return FetchResult(None, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
         wanted = [batch for batch in log.batches if read_header(batch).next_offset > offset]
         end = log.end_offset
-        return FetchPartitionReply(index, 0, end, end, log.start_offset, b"".join(wanted), log.aborted or None)
+        return FetchResult(b"".join(wanted), end, end, log.start_offset, log.aborted or None)

@@ -133,6 +133,23 @@ def test_batches_behind_one_that_is_away_keep_their_order() -> None:
     run(scene())
 
 
+@pytest.mark.parametrize("turns_between", range(6))
+def test_batch_that_comes_just_when_all_checkers_end_is_checked(turns_between: int) -> None:
+    async def scene() -> None:
+        stage = Scene(partitions=3)
+        for index in range(CHECKERS_MAX):
+            stage.send(LONG, index)
+        await until(lambda: len(stage.workers.jobs) == CHECKERS_MAX)
+        for _ in range(CHECKERS_MAX):
+            stage.workers.run_one()
+        for _ in range(turns_between):
+            await asyncio.sleep(0)
+        stage.send(LONG, CHECKERS_MAX)
+        assert await stage.let_all_go_on(CHECKERS_MAX + 1) == [0] * (CHECKERS_MAX + 1)
+
+    run(scene())
+
+
 def test_idempotent_producer_with_a_batch_away_gets_every_sequence_in() -> None:
     def of_producer(content: int, codec: Codec = Codec.NONE) -> bytes:
         return batch(1, producer_id=7, producer_epoch=0, base_sequence=content, codec=codec, value=bytes(2 << 20))

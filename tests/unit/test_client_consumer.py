@@ -16,7 +16,7 @@ from barnabas.records.builder import BatchBuilder, Header
 from barnabas.records.control import EndTransactionMarker, build_marker
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.fetch_response import AbortedTransaction
+from barnabas.wire.fetch import AbortedTransaction
 from tests.support.network import run
 from tests.support.played_cluster import Fault, PlayedCluster
 

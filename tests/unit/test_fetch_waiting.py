@@ -8,16 +8,10 @@ import pytest
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.records.batch import split_batches
 from barnabas.wire.apis import ApiKey
+from barnabas.wire.codecs import COMPILED, default_codecs
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.fetch_request import (
-    FLEXIBLE_FROM,
-    LEADER_EPOCH_FROM,
-    SESSION_FROM,
-    TOPIC_ID_FROM,
-    FetchRequest,
-    ForgottenTopic,
-    encode_fetch_request,
-)
+from barnabas.wire.fetch import FLEXIBLE_FROM, LEADER_EPOCH_FROM, SESSION_FROM, TOPIC_ID_FROM
+from barnabas.wire.fetch_request import FetchRequest, ForgottenTopic, encode_fetch_request
 from tests.support.fetch_scene import TOPIC, Reader, scene_of
 from tests.support.kernels import build_batch
 from tests.support.network import run
@@ -177,15 +171,15 @@ def test_waiting_fetch_of_a_topic_that_is_deleted_is_told_so(tmp_path: Path, ver
 
 
 @pytest.mark.parametrize("version", [version for version in FETCH_VERSIONS if version >= FLEXIBLE_FROM])
-def test_fetch_of_one_partition_takes_the_short_way(tmp_path: Path, version: int) -> None:
-    pytest.importorskip("barnabas.wire._sole_fetch", reason="there was no compiler")
-
+@pytest.mark.skipif(default_codecs() is not COMPILED, reason="the compiled codecs are not there, or not wanted")
+def test_fetch_of_one_partition_is_read_by_the_compiled_codec(tmp_path: Path, version: int) -> None:
     async def scenario() -> None:
         async with scene_of(tmp_path, version) as scene:
-            scene.broker.broker.dispatcher.direct = {}  # the long way is closed
+            route = scene.broker.broker.dispatcher.routes[ApiKey.FETCH]
             scene.reader.ask(1)
             await scene.until_waiting()
             await scene.append(2)
             assert (await scene.reader.partition()).records
+            assert (route.compiled.value, route.reference.value) == (1, 0)
 
     run(scenario())

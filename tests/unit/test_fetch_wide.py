@@ -11,7 +11,8 @@ from barnabas.base.uuid import ZERO_UUID
 from barnabas.broker.handlers import fetch
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode
-from barnabas.wire.fetch_request import TOPIC_ID_FROM, FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
+from barnabas.wire.fetch import TOPIC_ID_FROM
+from barnabas.wire.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from tests.support.fetch_scene import TOPIC, Scene, scene_of
 from tests.support.network import is_closed_by_peer, run
 
@@ -23,7 +24,7 @@ VERSIONS = (11, 13)
 async def wide_scene(directory: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
     monkeypatch.setattr(fetch, "WIDE_BYTES", 0)
     async with scene_of(directory, version) as scene:
-        scene.broker.broker.dispatcher.shortcuts = {}
+        scene.broker.broker.dispatcher.routes[ApiKey.FETCH].decode_frame = None  # it reads what is not wide
         yield scene
 
 

@@ -389,6 +389,44 @@ def test_replicas_that_do_not_confirm_in_time_are_not_waited_for() -> None:
     run(scenario())
 
 
+def test_commit_that_was_not_waited_for_and_a_later_one_count_in_their_order() -> None:
+    async def scenario() -> None:
+        rig, partition = Rig(), MemoryPartition()
+        await rig.lead(partition)
+        partition.commits_itself = False
+        late = rig.commit(3)
+        await turns()
+        rig.pass_time(COMMIT_TIMEOUT_MS + 100)
+        assert await late is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        later = rig.commit(4)
+        await turns()
+
+        partition.commit()
+        assert await later == [ErrorCode.NONE]
+        assert rig.committed() == 4
+
+    run(scenario())
+
+
+def test_groups_are_told_when_everything_that_was_loaded_is_committed() -> None:
+    async def scenario() -> None:
+        source, rig, log = Rig(), Rig(), MemoryPartition()
+        await source.lead(log)
+        await source.commit(5)
+        await source.commit(6)
+        lagging = MemoryPartition(batches=log.batches)
+        lagging.high_watermark = 1
+        rig.coordinator.follow({0: lagging}, 1)
+        await turns()
+        assert rig.shard.status is ShardStatus.LOADING
+        lagging.commit()
+        await rig.coordinator.wait_loaded()
+        assert rig.shard.status is ShardStatus.ACTIVE
+        assert rig.committed() == 6
+
+    run(scenario())
+
+
 def test_sweep_removes_expired_offsets_and_then_the_group() -> None:
     async def scenario() -> None:
         rig, partition = Rig(offsets_retention_ms=1000), MemoryPartition()

@@ -9,6 +9,7 @@ from barnabas.base.errors import CorruptBatch, DiskFailed, DiskFull, InvalidReco
 from barnabas.records.batch import Codec, read_header
 from barnabas.sim.faults import Operation
 from barnabas.storage.epochs import EpochEntry
+from barnabas.storage.expiry import delete_due_segments
 from barnabas.storage.flush import FlushPlan
 from barnabas.storage.producer_state import Origin
 from barnabas.storage.settings import LogConfig
@@ -403,9 +404,9 @@ def test_slice_outlives_deletion_and_closing(small: SimulatedLog) -> None:
     content = taken.read()
     small.log.advance_high_watermark(8)
     small.log.delete_records_before(8)
-    small.log.delete_due_segments()
+    delete_due_segments(small.log, small.clock)
     small.clock.advance(100)
-    for remove in small.log.take_doomed(small.clock.now_ms()):
+    for remove in small.log.doomed.take(small.clock.now_ms()):
         remove()
     assert taken.read() == content
     assert not taken.is_revoked
@@ -574,7 +575,7 @@ def test_plan_that_cannot_open_its_files_gives_back_those_it_has(orders: Simulat
 
 
 def test_cancelled_plan_takes_no_step_by_name(orders: SimulatedLog) -> None:
-    plan = FlushPlan(orders.disk, orders.clock, 0, 0)
+    plan = FlushPlan(orders.disk, orders.clock, 0)
     plan.write_epochs(path("epochs"), (EpochEntry(1, 0),))
     plan.cancel()
     plan.run()
@@ -614,15 +615,15 @@ def test_deleted_segments_are_renamed_first_and_removed_later(small: SimulatedLo
     filled(small)
     small.log.advance_high_watermark(12)
     small.log.delete_records_before(9)
-    assert small.log.delete_due_segments() == 2
+    assert delete_due_segments(small.log, small.clock) == 2
     assert small.bases == [8]
     assert len(small.names(".log.deleted")) == 2
     assert small.log.snapshots.offsets == (8,)
-    assert small.log.take_doomed(small.clock.now_ms() + 49) == []
-    for remove in small.log.take_doomed(small.clock.now_ms() + 50):
+    assert small.log.doomed.take(small.clock.now_ms() + 49) == []
+    for remove in small.log.doomed.take(small.clock.now_ms() + 50):
         remove()
     assert small.names(".deleted") == []
-    assert small.log.take_doomed(small.clock.now_ms() + 500) == []
+    assert small.log.doomed.take(small.clock.now_ms() + 500) == []
 
 
 def test_retention_of_everything_rolls_and_offsets_go_on(small: SimulatedLog) -> None:
@@ -630,7 +631,7 @@ def test_retention_of_everything_rolls_and_offsets_go_on(small: SimulatedLog) ->
     small.configure(retention_ms=5)
     small.log.advance_high_watermark(12)
     small.clock.advance(100)
-    assert small.log.delete_due_segments() == 3
+    assert delete_due_segments(small.log, small.clock) == 3
     assert (small.bases, small.log.log_start_offset, small.log.end_offset) == ([12], 12, 12)
     assert small.append().base_offset == 12
 
@@ -641,12 +642,12 @@ def test_retention_on_a_full_disk_deletes_all_but_the_active_segment(small: Simu
     small.log.advance_high_watermark(12)
     small.clock.advance(100)
     small.disk.capacity_bytes = small.disk.used_bytes
-    assert small.log.delete_due_segments() == 2
+    assert delete_due_segments(small.log, small.clock) == 2
     assert (small.bases, small.log.log_start_offset) == ([8], 8)
     small.clock.advance(100)
-    for remove in small.log.take_doomed(small.clock.now_ms()):
+    for remove in small.log.doomed.take(small.clock.now_ms()):
         remove()
-    assert small.log.delete_due_segments() == 1
+    assert delete_due_segments(small.log, small.clock) == 1
     assert small.bases == [12]
 
 
@@ -654,9 +655,9 @@ def test_retention_by_size_keeps_the_newest(small: SimulatedLog) -> None:
     filled(small)
     small.configure(retention_bytes=240)
     small.log.advance_high_watermark(12)
-    assert small.log.delete_due_segments() == 2
+    assert delete_due_segments(small.log, small.clock) == 2
     assert small.log.log_start_offset == 8
-    assert small.log.delete_due_segments() == 0
+    assert delete_due_segments(small.log, small.clock) == 0
 
 
 # -- truncating ------------------------------------------------------------------------------------------------------
@@ -719,7 +720,7 @@ def test_truncation_below_the_first_segment_begins_anew(small: SimulatedLog) -> 
     filled(small)
     small.log.advance_high_watermark(12)
     small.log.delete_records_before(8)
-    small.log.delete_due_segments()
+    delete_due_segments(small.log, small.clock)
     small.log.truncate_to(3)
     assert (small.bases, small.log.log_start_offset, small.log.end_offset) == ([3], 3, 3)
 

@@ -4,6 +4,8 @@ import asyncio
 import errno
 from random import Random
 
+import pytest
+
 from barnabas.base.clock import ManualClock
 from barnabas.base.errors import DiskFull
 from barnabas.replication.log_starts import LogStarts
@@ -49,6 +51,22 @@ def test_start_is_durable_before_whoever_moved_it_is_told() -> None:
         assert log is not None
         assert log.log_start_offset == 2
         await stage.starts.drain()
+
+    run(scene())
+
+
+@pytest.mark.parametrize("turns_between", range(6))
+def test_who_comes_just_when_a_write_ends_is_served(turns_between: int) -> None:
+    async def scene() -> None:
+        stage = Scene()
+        stage.manager.delete_records(ORDERS, 1)
+        first = asyncio.ensure_future(stage.starts.store([ORDERS]))
+        await stage.let_one_write_go_on()
+        for _ in range(turns_between):
+            await asyncio.sleep(0)
+        second = asyncio.ensure_future(stage.starts.store([ORDERS_1]))
+        await stage.let_one_write_go_on()
+        assert (await first, await second) == ({}, {})
 
     run(scene())
 

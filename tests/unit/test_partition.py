@@ -5,9 +5,10 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from barnabas.base.errors import DiskFailed
+from barnabas.base.errors import DiskFailed, DiskFull
 from barnabas.records.batch import split_batches
 from barnabas.storage.epochs import UNKNOWN_END, EpochEnd
+from barnabas.storage.expiry import delete_due_segments
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.led_partition import BROKER, LedPartition
 from tests.support.network import run, until
@@ -356,6 +357,23 @@ async def test_roll_that_fails_to_begin_a_segment_leaves_those_before_it_written
     await asyncio.sleep(0)
     assert before.outcome == "committed"
     assert led.offsets == (1, 1)
+
+
+@scenario
+async def test_write_by_housekeeping_that_fails_in_mid_tick_is_told_to_those_who_staged() -> None:
+    """Retention writes what is staged first. A batch that then gets the offset of a lost one is not its witness."""
+    led = LedPartition()
+    lost = led.append()
+    led.simulated.disk.fail(28, operations=["write"], times=1)
+    with pytest.raises(DiskFailed):
+        delete_due_segments(led.log, led.clock)
+    after = led.append()
+    await asyncio.sleep(0)
+    assert (lost.outcome, after.outcome) == (DiskFull, DiskFull)
+    assert led.offsets == (0, 0)
+    again = led.append()
+    await asyncio.sleep(0)
+    assert (again.outcome, led.offsets) == ("committed", (1, 1))
 
 
 # -- the end of a leadership ----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.metadata.image import Broker, BrokerChanged
 from barnabas.metadata.znodes import Endpoint
 from barnabas.replication.partition import Partition
+from barnabas.replication.replicas import _SLICE_LENGTH
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch, NodeEndpoint
 from tests.support.led_partition import Told
@@ -180,6 +181,23 @@ async def test_log_that_is_made_for_an_image_that_is_old_by_then_is_not_led() ->
 
 
 @scenario
+async def test_leadership_that_goes_while_the_first_image_is_brought_about_ends_at_once() -> None:
+    scene = ReplicasScene()
+    for index in range(2 * _SLICE_LENGTH):
+        scene.manager.create(TopicPartition("orders", index), ORDERS_ID, scene.config)
+    image = scene.with_topics(topic(*(led(index) for index in range(2 * _SLICE_LENGTH))))
+    applying = asyncio.ensure_future(scene.replicas.apply(image))
+    while (partition := scene.replicas.get("orders", 0)) is None:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0)
+    assert scene.replicas.get("orders", 2 * _SLICE_LENGTH - 1) is None, "the others have their turn later"
+    moved = image.topics["orders"].with_partitions([led(0, leader=OTHER, epoch=1)])
+    scene.replicas.follow(scene.with_topics(moved))
+    assert partition.is_closed
+    await scene.let_go_on(applying)
+    assert refusal(scene) == NOT_LEADER
+
+
+@scenario
 async def test_deleted_topic_is_not_served_from_the_moment_on_and_its_files_follow() -> None:
     scene = ReplicasScene()
     scene.run()
@@ -222,6 +240,36 @@ async def test_settings_that_change_are_swapped_in() -> None:
     with pytest.raises(KafkaError) as caught:
         scene.replicas.find("orders", 0).check_in_sync()
     assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+@scenario
+async def test_log_that_is_being_cut_is_led_when_that_is_done() -> None:
+    scene = ReplicasScene()
+    await scene.apply(scene.with_topics(topic()))
+    for _ in range(3):
+        send(scene.replicas.find("orders", 0))
+    await asyncio.sleep(0)
+    scene.replicas.follow(scene.with_topics(topic(led(leader=OTHER, epoch=1))))
+    cutting = asyncio.ensure_future(scene.replicas.truncate(ORDERS, 1))
+    while not scene.workers.jobs:  # noqa: ASYNC110 - the cut is on its way
+        await asyncio.sleep(0)
+    scene.replicas.follow(scene.with_topics(topic(led(epoch=2))))
+    assert refusal(scene) == NOT_LEADER, "not yet"
+    await scene.let_go_on(cutting)
+    partition = scene.replicas.find("orders", 0)
+    assert (partition.leader_epoch, partition.end_offset, partition.high_watermark) == (2, 1, 1)
+
+
+@scenario
+async def test_cut_that_fails_is_told() -> None:
+    scene = ReplicasScene()
+    log = scene.manager.create(ORDERS, ORDERS_ID, scene.config)
+    append(log, b"one", b"two")
+    await scene.apply(scene.with_topics(topic(led(leader=OTHER))))
+    scene.disk.fail(5, operations=["write"])
+    cutting = asyncio.ensure_future(scene.replicas.truncate(ORDERS, 1))
+    with pytest.raises(DiskFailed):
+        await scene.let_go_on(cutting)
 
 
 # -- resigning -----------------------------------------------------------------------------------------------------

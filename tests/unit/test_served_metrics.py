@@ -110,6 +110,7 @@ async def make_traffic(client: Asker) -> None:
     await client.ask(ApiKey.PRODUCE, 9, **produce(batch_of(1), "gone"))
     await client.ask(ApiKey.FETCH, 12, **fetch(12))
     await client.ask(ApiKey.FETCH, 4, **fetch(15))
+    await client.ask(ApiKey.FETCH, 12, **{**fetch(18), "max_wait_ms": 20})
     await client.ask(ApiKey.OFFSET_COMMIT, 8, **commit("readers", 6))
     await client.ask(ApiKey.OFFSET_COMMIT, 8, **commit("readers", 0, partition=1))
 

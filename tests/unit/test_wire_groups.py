@@ -4,15 +4,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from barnabas.wire.offset_commit import (
-    NO_RETENTION,
-    TopicResult,
-    decode_offset_commit_request,
-    encode_offset_commit_response,
-)
 
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.commit import NO_RETENTION, CommitResult, decode_commit, encode_committed
 from barnabas.wire.errors import ErrorCode, MalformedRequest
 from barnabas.wire.heartbeat import decode_heartbeat_request, encode_heartbeat_response
 from barnabas.wire.messages import write_request, write_response
@@ -69,17 +64,17 @@ def commit_values(**changes: Any) -> dict[str, Any]:
 def test_commit_request_is_read_as_kios(version: int, instance_id: str | None) -> None:
     body = memoryview(write_request(ApiKey.OFFSET_COMMIT, version, commit_values(group_instance_id=instance_id)))
 
-    read = decode_offset_commit_request(version, body)
+    read = decode_commit(version, body)
 
     assert (read.group_id, read.generation, read.member_id) == ("billing", 4, LONG)
     assert read.instance_id == (instance_id if version >= 7 else None)
     assert read.retention_ms == (1000 if version <= 4 else NO_RETENTION)
     first, second = read.topics
-    assert (first.name, first.topic_id) == (("", TOPIC_ID) if version >= 10 else ("orders", ZERO_UUID))
+    assert first.topic == (TOPIC_ID.bytes if version >= 10 else "orders")
     epochs = (9, -1, 0) if version >= 6 else (-1, -1, -1)
     expected = [(3, 2**40, epochs[0], ""), (0, 0, epochs[1], None), (1, 1, epochs[2], LONG)]
     assert first.partitions == expected
-    assert second.name == ("" if version >= 10 else LONG)
+    assert second.topic == (ZERO_UUID.bytes if version >= 10 else LONG)
     assert second.partitions == []
 
 
@@ -89,15 +84,13 @@ def test_cut_commit_request_is_malformed(version: int) -> None:
 
     for length in range(len(body)):
         with pytest.raises(MalformedRequest):
-            decode_offset_commit_request(version, body[:length])
+            decode_commit(version, body[:length])
 
 
 @pytest.mark.parametrize("version", COMMITS)
 def test_commit_response_is_written_as_kios(version: int) -> None:
-    results = [
-        TopicResult("orders", TOPIC_ID, [(0, ErrorCode.NONE), (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]),
-        TopicResult(LONG, ZERO_UUID, []),
-    ]
+    topics = [("orders", TOPIC_ID), (LONG, ZERO_UUID)]
+    answers = [[(0, ErrorCode.NONE), (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)], []]
     values = {
         "throttle_time_ms": 3,
         "topics": [
@@ -106,9 +99,13 @@ def test_commit_response_is_written_as_kios(version: int) -> None:
                 "topic_id": topic_id,
                 "partitions": [{"partition_index": index, "error_code": code} for index, code in partitions],
             }
-            for name, topic_id, partitions in results
+            for (name, topic_id), partitions in zip(topics, answers, strict=True)
         ],
     }
+    results: list[CommitResult] = [
+        (topic_id.bytes if version >= 10 else name, partitions)
+        for (name, topic_id), partitions in zip(topics, answers, strict=True)
+    ]
 
     expected = write_response(ApiKey.OFFSET_COMMIT, version, values)
-    assert encode_offset_commit_response(version, results, 3) == expected
+    assert encode_committed(version, results, 3) == expected

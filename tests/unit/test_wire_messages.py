@@ -4,9 +4,7 @@ import subprocess
 import sys
 import tracemalloc
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -14,24 +12,16 @@ import pytest
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.wire.apis import APIS, Api, ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError, MalformedRequest
-from barnabas.wire.fetch_request import (
-    FLEXIBLE_FROM,
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    decode_fetch_request,
-    encode_fetch_request,
-)
-from barnabas.wire.fetch_response import (
+from barnabas.wire.fetch import (
+    TOPIC_ID_FROM,
     AbortedTransaction,
-    EpochEndOffset,
-    FetchPartitionReply,
-    FetchResponse,
-    FetchTopicReply,
-    decode_fetch_response,
-    encode_fetch_response,
-    encode_small_fetch_response,
+    FetchResult,
+    PartitionKey,
+    decode_fetch,
+    encode_fetched,
 )
+from barnabas.wire.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
+from barnabas.wire.fetch_response import decode_fetch_response
 from barnabas.wire.leaders import LeaderAndEpoch, NodeEndpoint
 from barnabas.wire.messages import (
     decode_request,
@@ -41,20 +31,10 @@ from barnabas.wire.messages import (
     write_response,
 )
 from barnabas.wire.primitives import INT32, read_unsigned_varint, unsigned_varint
-from barnabas.wire.produce_request import (
-    ProducePartition,
-    ProduceRequest,
-    ProduceTopic,
-    decode_produce_request,
-    encode_produce_request,
-)
-from barnabas.wire.produce_response import (
-    ProducePartitionReply,
-    ProduceResponse,
-    ProduceTopicReply,
-    decode_produce_response,
-    encode_produce_response,
-)
+from barnabas.wire.produce import ProduceBatch, ProduceResult, decode_produce, encode_produced
+from barnabas.wire.produce_request import ProducePartition, ProduceRequest, ProduceTopic, encode_produce_request
+from barnabas.wire.produce_response import decode_produce_response
+from tests.support.two_codecs import FileRange, sent
 
 HUGE_LENGTHS = (b"\xff\xff\xff\xff\x7f", b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\x7f", b"\x7f\xff\xff\xff")
 TOPIC_ID = UUID(int=12)
@@ -143,7 +123,7 @@ def test_varint_survives_the_way(value: int) -> None:
 def test_produce_request_records_are_slices_of_the_frame() -> None:
     request = ProduceRequest(None, -1, 1000, [ProduceTopic("letters", ZERO_UUID, [ProducePartition(0, b"batch" * 50)])])
     frame = bytearray(b"".join(encode_produce_request(9, request)))
-    records = decode_produce_request(9, memoryview(frame)).topics[0].partitions[0].records
+    records = decode_produce(9, memoryview(frame)).batches[0].records
     assert isinstance(records, memoryview)
     assert records.obj is frame
 
@@ -155,72 +135,35 @@ def test_produce_request_encoded_keeps_records_uncopied() -> None:
 
 
 def test_produce_response_names_the_leader_from_version_10() -> None:
-    reply = ProducePartitionReply(0, ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=LeaderAndEpoch(2, 9))
+    batch = ProduceBatch("letters", 0, None)
+    result = ProduceResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=LeaderAndEpoch(2, 9))
     endpoints = (NodeEndpoint(2, "klamm", 9092, "r1"),)
-    response = ProduceResponse([ProduceTopicReply("letters", ZERO_UUID, [reply])], 0, endpoints)
     for version in (9, 10):
-        decoded = decode_produce_response(version, encode_produce_response(version, response))
+        decoded = decode_produce_response(version, encode_produced(version, [batch], [result], endpoints=endpoints))
         leader = decoded.topics[0].partitions[0].current_leader
         assert (leader, decoded.node_endpoints) == (
             (LeaderAndEpoch(2, 9), endpoints) if version == 10 else (LeaderAndEpoch(), ())
         )
 
 
-@dataclass
-class FileRange:
-    length: int
-
-
 @pytest.mark.parametrize("version", range(4, 19))
 def test_fetch_response_leaves_file_ranges_between_the_pieces(version: int) -> None:
     first, second = FileRange(1000), FileRange(7)
-    response = FetchResponse(
-        [
-            FetchTopicReply(
-                "letters",
-                TOPIC_ID,
-                [
-                    FetchPartitionReply(0, 0, 5, 5, 0, first),
-                    FetchPartitionReply(1, 0, 5, 5, 0, FileRange(0)),
-                    FetchPartitionReply(2, 0, 5, 5, 0, None),
-                    FetchPartitionReply(3, 0, 5, 5, 0, second, aborted_transactions=[AbortedTransaction(1, 2)]),
-                ],
-            )
-        ]
+    topic = TOPIC_ID.bytes if version >= TOPIC_ID_FROM else "letters"
+    results = [
+        FetchResult(first, 5, 5, 0),
+        FetchResult(FileRange(0), 5, 5, 0),
+        FetchResult(None, 5, 5, 0),
+        FetchResult(second, 5, 5, 0, [AbortedTransaction(1, 2)]),
+    ]
+    pieces, length = encode_fetched(
+        version, [(PartitionKey(topic, index), result) for index, result in enumerate(results)]
     )
-    pieces, length = encode_fetch_response(version, response)
     assert [piece for piece in pieces if isinstance(piece, FileRange)] == [first, second]
-    sent = b"".join(b"r" * piece.length if isinstance(piece, FileRange) else piece for piece in pieces)  # type: ignore[misc]
-    assert len(sent) == length
-    partitions = decode_fetch_response(version, memoryview(sent)).topics[0].partitions
-    assert [part.records for part in partitions] == [b"r" * 1000, b"", None, b"r" * 7]
-
-
-@pytest.mark.parametrize("version", range(FLEXIBLE_FROM, 19))
-@pytest.mark.parametrize("records", [b"", b"r", b"r" * 126, b"r" * 127, b"r" * 20_000])
-def test_small_fetch_response_has_the_bytes_of_the_general_one(version: int, records: bytes) -> None:
-    partition = FetchPartitionReply(3, 0, 2**40, 2**39, 7, records)
-    pieces, _ = encode_fetch_response(
-        version, FetchResponse([FetchTopicReply("letters", TOPIC_ID, [partition])], 0, 2**30, 12)
-    )
-    small = encode_small_fetch_response(version, 12, 2**30, "letters", TOPIC_ID, partition)
-    assert small == b"".join(pieces)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    "unusual",
-    [
-        {"records": FileRange(7)},
-        {"records": None},
-        {"error_code": 1},
-        {"aborted_transactions": []},
-        {"diverging_epoch": EpochEndOffset(1, 2)},
-        {"current_leader": LeaderAndEpoch(1, 2)},
-    ],
-)
-def test_fetch_response_that_is_not_small_is_left_to_the_general_encoder(unusual: dict[str, Any]) -> None:
-    partition = replace(FetchPartitionReply(3, 0, 5, 5, 0, b"r"), **unusual)
-    assert encode_small_fetch_response(17, 0, 0, "letters", TOPIC_ID, partition) is None
+    body = sent(pieces)
+    assert len(body) == length
+    partitions = decode_fetch_response(version, memoryview(body)).topics[0].partitions
+    assert [part.records for part in partitions] == [first.read(), b"", b"", second.read()]
 
 
 def test_fetch_request_with_more_partitions_than_bytes_is_malformed() -> None:
@@ -228,8 +171,8 @@ def test_fetch_request_with_more_partitions_than_bytes_is_malformed() -> None:
     encoded = encode_fetch_request(11, request)
     one_partition = INT32.pack(1) + bytes(28)
     assert one_partition in encoded
-    with pytest.raises(MalformedRequest, match="20 partitions"):
-        decode_fetch_request(11, memoryview(encoded.replace(one_partition, INT32.pack(20) + bytes(28))))
+    with pytest.raises(MalformedRequest, match="FetchRequest version 11"):
+        decode_fetch(11, memoryview(encoded.replace(one_partition, INT32.pack(20) + bytes(28))))
 
 
 def test_schemas_are_imported_on_first_use() -> None:

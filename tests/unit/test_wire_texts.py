@@ -4,13 +4,15 @@ from dataclasses import Field, fields
 from typing import Any
 
 import pytest
-from barnabas.wire.offset_commit import TopicResult, encode_offset_commit_response
 from kio.serial._introspect import EntityField, EntityTupleField, PrimitiveField, classify_field, get_schema_field_type
 
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.wire.apis import APIS, Api, ApiKey
+from barnabas.wire.commit import TOPIC_ID_FROM as COMMIT_TOPIC_ID_FROM
+from barnabas.wire.commit import encode_committed
 from barnabas.wire.errors import ErrorCode, MalformedRequest
-from barnabas.wire.fetch_response import FetchPartitionReply, FetchResponse, FetchTopicReply, encode_fetch_response
+from barnabas.wire.fetch import TOPIC_ID_FROM as FETCH_TOPIC_ID_FROM
+from barnabas.wire.fetch import FetchResult, PartitionKey, encode_fetched
 from barnabas.wire.join_group import encode_join_group_response
 from barnabas.wire.messages import REQUEST_ELEMENTS_MAX, decode_request, response_schema
 from barnabas.wire.primitives import (
@@ -21,12 +23,8 @@ from barnabas.wire.primitives import (
     tagged_fields,
     unsigned_varint,
 )
-from barnabas.wire.produce_response import (
-    ProducePartitionReply,
-    ProduceResponse,
-    ProduceTopicReply,
-    encode_produce_response,
-)
+from barnabas.wire.produce import TOPIC_ID_FROM as PRODUCE_TOPIC_ID_FROM
+from barnabas.wire.produce import ProduceBatch, ProduceResult, RecordError, encode_produced
 from barnabas.wire.reader import message_reader
 from barnabas.wire.steps import finish
 from barnabas.wire.sync_group import encode_sync_group_response
@@ -95,15 +93,15 @@ def _value(field: "Field[Any]", text: str) -> Any:
 
 @pytest.mark.parametrize("version", [version for api, version in VERSIONS if api.key == ApiKey.PRODUCE])
 def test_produce_answer_takes_texts_of_any_length(version: int) -> None:
-    partition = ProducePartitionReply(0, ErrorCode.INVALID_RECORD, error_message=LONG)
-    answer = ProduceResponse([ProduceTopicReply(LONG, ZERO_UUID, [partition])])
-    _read_whole(ApiKey.PRODUCE, version, encode_produce_response(version, answer))
+    batch = ProduceBatch(ZERO_UUID.bytes if version >= PRODUCE_TOPIC_ID_FROM else LONG, 0, None)
+    result = ProduceResult(ErrorCode.INVALID_RECORD, record_errors=[RecordError(0, LONG)], error_message=LONG)
+    _read_whole(ApiKey.PRODUCE, version, encode_produced(version, [batch], [result]))
 
 
 @pytest.mark.parametrize("version", [version for api, version in VERSIONS if api.key == ApiKey.FETCH])
 def test_fetch_answer_takes_texts_of_any_length(version: int) -> None:
-    answer = FetchResponse([FetchTopicReply(LONG, ZERO_UUID, [FetchPartitionReply(0, ErrorCode.NONE)])])
-    pieces, length = encode_fetch_response(version, answer)
+    key = PartitionKey(ZERO_UUID.bytes if version >= FETCH_TOPIC_ID_FROM else LONG, 0)
+    pieces, length = encode_fetched(version, [(key, FetchResult(None))])
     body = b"".join(bytes(piece) for piece in pieces if isinstance(piece, bytes))
     assert len(body) == length
     _read_whole(ApiKey.FETCH, version, body)
@@ -122,8 +120,8 @@ def test_sync_answer_takes_texts_of_any_length(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(2, 11))
 def test_commit_answer_takes_texts_of_any_length(version: int) -> None:
-    results = [TopicResult(LONG, ZERO_UUID, [(0, ErrorCode.NONE)])]
-    _read_whole(ApiKey.OFFSET_COMMIT, version, encode_offset_commit_response(version, results))
+    topic = ZERO_UUID.bytes if version >= COMMIT_TOPIC_ID_FROM else LONG
+    _read_whole(ApiKey.OFFSET_COMMIT, version, encode_committed(version, [(topic, [(0, ErrorCode.NONE)])]))
 
 
 def _read_whole(api_key: ApiKey, version: int, body: bytes) -> None:

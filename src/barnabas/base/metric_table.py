@@ -49,8 +49,13 @@ REQUESTS_RECEIVED: Final = Description(
     COUNTER, "barnabas_requests_received_total", "Requests received.")
 REQUEST_SECONDS: Final = Description(
     HISTOGRAM, "barnabas_request_seconds",
-    "Time from a request to its answer, waiting included: a Fetch waits for records, a JoinGroup for other members. "
-    "Its count is the number of requests answered.", ("api",), _REQUEST_BOUNDS)
+    "Time from a request to its answer. Of a Fetch it is the broker's own work: how long it waited for records is in "
+    "`barnabas_fetch_wait_seconds`. A JoinGroup's or SyncGroup's wait for other members counts. Its count is the "
+    "number of requests answered.", ("api",), _REQUEST_BOUNDS)
+FETCH_WAIT_SECONDS: Final = Description(
+    HISTOGRAM, "barnabas_fetch_wait_seconds",
+    "Time that a Fetch waited for records, up to the consumer's `fetch.max.wait.ms`. Those that found enough at once "
+    "do not count.", (), _REQUEST_BOUNDS)
 REQUEST_ERRORS: Final = Description(
     COUNTER, "barnabas_request_errors_total",
     "Error codes in answers, under Kafka's names. Every partition, topic or group that an answer refuses counts. Some "
@@ -172,6 +177,7 @@ SECTIONS: Final = (
         (
             REQUESTS_RECEIVED,
             REQUEST_SECONDS,
+            FETCH_WAIT_SECONDS,
             REQUEST_ERRORS,
             REQUEST_BUGS,
             REQUESTS_DECODED,

@@ -112,7 +112,10 @@ class Awaited(Row, Generic[_View]):
 class Route:
     """One API on the road."""
 
-    __slots__ = ("api_key", "compiled", "declined", "decode", "decode_frame", "handler", "now", "reference", "seconds")
+    __slots__ = (
+        *("api_key", "compiled", "declined", "decode", "decode_frame"),
+        *("handler", "now", "reference", "seconds", "wait_seconds"),
+    )
 
     def __init__(self, api_key: ApiKey, row: Direct[Any], codecs: Codecs, measures: RequestMeasures) -> None:
         self.api_key = api_key
@@ -122,6 +125,7 @@ class Route:
         self.handler = row.handler
         self.now = measures.now
         self.seconds = measures.seconds[api_key]
+        self.wait_seconds = measures.fetch_wait_seconds
         self.compiled, self.reference = measures.codecs_of(api_key)
         self.declined = measures.declined_of(api_key)
 

@@ -54,6 +54,7 @@ class RequestRoute(Protocol):
 
     api_key: ApiKey
     seconds: Histogram
+    wait_seconds: Histogram
     now: Callable[[], float]
 
 
@@ -82,7 +83,7 @@ class Request:
         correlation_id: int,
         began: float,
     ) -> None:
-        """`began` is when it came, as the route's `now` tells it."""
+        """`began` is when it came, as the route's `now` tells it; later by what it has `waited`."""
         self._route = route
         self._owner = owner
         self._slot = slot
@@ -103,6 +104,11 @@ class Request:
         if self.errors is None:
             self.errors = {}
         self.errors[code] = self.errors.get(code, 0) + times
+
+    def waited(self, seconds: float) -> None:
+        """A Fetch waited for records: that is measured by itself, and is no work of ours."""
+        self.began += seconds
+        self._route.wait_seconds.observe(seconds)
 
     def check_wanted(self) -> None:
         """Raises `RequestAbandoned` when nobody waits for the answer."""

@@ -1,4 +1,7 @@
-"""What is measured of every request: how long its answer took, the error codes in it, who read it, our own mistakes."""
+"""What is measured of every request: how long its answer took, the error codes in it, who read it, our own mistakes.
+
+A Fetch that waits for records has two figures: the wait, and our work, which is all of its time but the wait.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -17,6 +20,7 @@ class RequestMeasures:
         self.now = now
         seconds = metrics.histograms(table.REQUEST_SECONDS)
         self.seconds: Mapping[int, Histogram] = {key: seconds.of(api.name) for key, api in APIS.items()}
+        self.fetch_wait_seconds = metrics.histogram(table.FETCH_WAIT_SECONDS)
         self._errors = metrics.counters(table.REQUEST_ERRORS)
         self._decoded = metrics.counters(table.REQUESTS_DECODED)
         self._declined = metrics.counters(table.REQUESTS_DECLINED)

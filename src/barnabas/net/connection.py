@@ -235,7 +235,11 @@ class Connection(FrameReceiver):
     def buffer_updated(self, nbytes: int) -> None:
         shared = self._shared
         shared.counters.bytes_in += nbytes
-        self._stay_awake()
+        wakefulness = shared.wakefulness
+        if wakefulness is not None:
+            wakefulness.is_stirred = True
+            if not wakefulness.is_awake:
+                wakefulness.wake()
         self.active_turn = shared.idle.turn
         self._is_flush_due = True
         try:
@@ -383,16 +387,11 @@ class Connection(FrameReceiver):
         self._sender.push(pieces)
         self._review_reading()
 
-    def _stay_awake(self) -> None:
-        wakefulness = self._shared.wakefulness
-        if wakefulness is not None:
-            wakefulness.is_stirred = True
-            if not wakefulness.is_awake:
-                wakefulness.wake()
-
     def sender_progressed(self) -> None:
-        self.active_turn = self._shared.idle.turn
-        self._stay_awake()
+        shared = self._shared
+        self.active_turn = shared.idle.turn
+        if shared.wakefulness is not None:
+            shared.wakefulness.stir()
         if self._is_held:
             self._review_reading()
 

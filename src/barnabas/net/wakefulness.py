@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class Wakefulness:
-    """Owner: the event loop. Whoever receives something sets `is_stirred` and, if it sleeps, calls `wake`."""
+    """Owner: the event loop. `stir` it when something comes; receiving does the same without the call."""
 
     __slots__ = ("_loop", "_now", "_seconds", "_until", "is_awake", "is_stirred")
 
@@ -24,6 +24,12 @@ class Wakefulness:
         self._until = 0.0
         self.is_awake = False
         self.is_stirred = False
+
+    def stir(self) -> None:
+        """Something is going on."""
+        self.is_stirred = True
+        if not self.is_awake:
+            self.wake()
 
     def wake(self) -> None:
         self.is_awake = True

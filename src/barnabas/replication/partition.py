@@ -28,6 +28,7 @@ Owner: the broker's event loop.
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
@@ -204,13 +205,9 @@ class Partition:
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
-    @property
-    def log_start_offset(self) -> Offset:
-        return self._log.log_start_offset
-
-    @property
-    def high_watermark(self) -> Offset:
-        return self._log.high_watermark
+    log_start_offset: Offset = property(attrgetter("_log.log_start_offset"))  # type: ignore[assignment]
+    high_watermark: Offset = property(attrgetter("_log.high_watermark"))  # type: ignore[assignment]
+    """Without a function of ours around them: every produce and fetch asks."""
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -337,7 +334,10 @@ class Partition:
         except DiskFailed as failure:
             self._fail(failure)
             return
-        self._settle(now_ms)
+        if self._is_flush_awaited or log.must_flush(now_ms):
+            self._settle(now_ms)
+        else:
+            self._reach(log.end_offset)
         log.forget_written()
 
     def _fail(self, failure: DiskFailed) -> None:
@@ -383,10 +383,20 @@ class Partition:
         self._own_end = end_offset
         if self._follows_own_end:
             self.commit(end_offset)
-        waiters = self._waiters
-        if waiters.unwritten:
-            waiters.written(end_offset, self._log.high_watermark)
-        if waiters.unwritten or waiters.uncommitted:
+        waiters, high_watermark = self._waiters, self._log.high_watermark
+        waiting, waiters.unwritten = waiters.unwritten, []
+        for waiter in waiting:
+            last_offset, acks, _, callback = waiter
+            if last_offset >= end_offset:
+                waiters.unwritten.append(waiter)
+            elif acks == ALL_ACKS and last_offset >= high_watermark:
+                waiters.wait_for_commit(waiter)
+            else:
+                callback(None)
+        if self.is_closed:  # by one of those who were called
+            assert self._refusal is not None
+            waiters.fail_all(self._refusal)
+        elif waiters.unwritten or waiters.uncommitted:
             self._set_timer()
         else:
             self._deadline = FOREVER

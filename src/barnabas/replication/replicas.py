@@ -28,7 +28,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from barnabas.base.errors import BarnabasError, DiskFailed, DiskFull
-from barnabas.base.ids import NO_EPOCH, LeaderEpoch, SteadyMs, TopicPartition
+from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset, SteadyMs, TopicPartition
 from barnabas.base.pausing import in_slices
 from barnabas.base.texts import shortened
 from barnabas.metadata.deletions import Deletions
@@ -86,6 +86,7 @@ class Replicas:
         """Partitions that this broker leads and has no log of, with their topics' ids."""
         self._uncreated: set[TopicPartition] = set()
         """Those of them that there was no room for."""
+        self._truncating: set[TopicPartition] = set()
         self._retry_ms: SteadyMs = 0
         self._config_of_topic = config_of_topic
         self._deletions = deletions
@@ -144,6 +145,8 @@ class Replicas:
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {known.leader} leads {name}-{index}")
         if known.leader_epoch <= self._resigned.get((name, index), NO_EPOCH):
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leadership of {name}-{index} is resigned")
+        if (name, index) in self._truncating:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name}-{index} is not led yet: its log is being cut")
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}-{index} lies in a directory that is offline")
 
     def get(self, name: str, index: int) -> Partition | None:
@@ -193,7 +196,7 @@ class Replicas:
     def _change_leaders(self, image: ClusterImage) -> None:
         """Of partitions that are served, and of logs that are there. Nothing is looked at that has not changed."""
         before, self._coming = self._coming, image
-        if not self._is_started:
+        if not self._is_started and not self._partitions:
             return  # nobody is served yet
         for topic in _gone(before, image):
             for one in topic.partitions:
@@ -231,6 +234,25 @@ class Replicas:
         self._deletions.confirm(topic.id for topic in gone if topic.id in deleted and not self._may_hold(topic))
         async with self._applied:
             self._applied.notify_all()
+
+    async def truncate(self, name: TopicPartition, offset: Offset) -> None:
+        """Cuts the log of a partition that another broker leads, with the blocking part in a worker.
+
+        Should this broker become its leader meanwhile, that begins when the log is cut. Raises what the disk says.
+        """
+        assert name not in self._partitions, f"{name} is led here: a leader cuts nothing"
+        assert name not in self._truncating, f"{name} is being cut"
+        job = self._logs.truncation(name, offset)
+        self._truncating.add(name)
+        try:
+            await perform(job, self._workers)
+        finally:
+            self._truncating.discard(name)
+            topic = self._coming.topics.get(name.topic)
+            if topic is not None:
+                self._lead_as_of_now(topic, name.partition)
+        if job.error is not None:
+            raise job.error
 
     def resign_all(self) -> None:
         """Gives up every leadership, granted or taken, for good: the next one has a later epoch.
@@ -357,7 +379,9 @@ class Replicas:
             self.follow(replace(self.image))  # as one that is new to whoever waits for changes
 
     def _log_of(self, name: TopicPartition, topic_id: UUID) -> Log | None:
-        """None also for one that cannot be served: its directory is offline, or it is another topic's."""
+        """None also for one that cannot be served: its directory is offline, it is another topic's, or being cut."""
+        if name in self._truncating:
+            return None
         try:
             return self._logs.get(name, topic_id)
         except KafkaError:

@@ -58,7 +58,7 @@ class AppendTick:
             callback()
         staged, self._staged = self._staged, []
         self._is_due = False
-        now_ms = self._clock.steady_ms()
+        now_ms = round(self._clock.monotonic() * 1000)
         for partition in staged:
             partition.write(now_ms)
         self._after_write()

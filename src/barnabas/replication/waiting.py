@@ -39,24 +39,9 @@ class Waiters:
 
     def __init__(self) -> None:
         self.unwritten: list[Waiter] = []
-        """In the order in which they came."""
+        """In the order in which they came. `Partition` goes through them after each write."""
         self.uncommitted: list[Waiter] = []
         """In the order of their offsets; all with `ALL_ACKS`."""
-
-    def __bool__(self) -> bool:
-        return bool(self.unwritten or self.uncommitted)
-
-    def written(self, end_offset: Offset, high_watermark: Offset) -> None:
-        """The leader has everything below `end_offset`."""
-        waiting, self.unwritten = self.unwritten, []
-        for waiter in waiting:
-            last_offset, acks, _, callback = waiter
-            if last_offset >= end_offset:
-                self.unwritten.append(waiter)
-            elif acks == ALL_ACKS and last_offset >= high_watermark:
-                self.wait_for_commit(waiter)
-            else:
-                callback(None)
 
     def wait_for_commit(self, waiter: Waiter) -> None:
         insort(self.uncommitted, waiter, key=_OFFSET)

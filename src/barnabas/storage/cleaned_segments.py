@@ -16,7 +16,7 @@ from barnabas.base.filesystem import Buffer, FileSystem
 from barnabas.base.ids import Offset, Position, TimestampMs
 from barnabas.storage.cleaned_batches import CleanedBatch
 from barnabas.storage.handles import Handles
-from barnabas.storage.log import CLEANED_SUFFIX, SWAP_SUFFIX
+from barnabas.storage.replacement import CLEANED_SUFFIX, SWAP_SUFFIX
 from barnabas.storage.segment import LOG_SUFFIX, Segment, remove_segment_files
 from barnabas.storage.settings import LogConfig
 

@@ -220,7 +220,7 @@ class LogCleaner:
         """Closes the active segment of a log that gets no appends, so that its records can be compacted in time."""
         if not is_roll_due(log.segments.active, log.config, self._clock.settled_ms()):
             return False
-        log.write()
+        log.write_early()
         log.roll()
         return True
 

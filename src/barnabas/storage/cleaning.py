@@ -11,8 +11,8 @@ than one group. It gives them the names that decide, the worker makes those dura
 the worker knows only what the plan says, which never changes. When the log has changed under the job (it was truncated,
 or retention took a segment), `finish` drops the work.
 
-Crash: the old segments or the new ones of each group, as `Log.announce_replacement` has it. A group replaced without
-those after it is sound: every record that was dropped has a newer one in a later segment, old or new.
+Crash: the old segments or the new ones of each group, as `barnabas.storage.replacement` has it. A group replaced
+without those after it is sound: every record that was dropped has a newer one in a later segment, old or new.
 Failure: a full or failing disk leaves the old segments; the `.cleaned` files are removed, and `finish` raises.
 """
 
@@ -359,7 +359,7 @@ class CleaningJob:
         assert self._output is not None
         self._is_announced = True
         try:
-            self.log.announce_replacement(self._output.segments)
+            self.log.replacement.announce(self._output.segments)
         except DiskFailed:
             self._give_up()
             raise
@@ -368,7 +368,7 @@ class CleaningJob:
         """Leaves the log as it is."""
         if self._is_announced:
             self._is_announced = False
-            self.log.forget_replacement()
+            self.log.replacement.forget()
         self._discard()
 
     def _hand_over(self, group: Sequence[SourceSegment]) -> None:
@@ -376,7 +376,7 @@ class CleaningJob:
         old = [source.segment for source in group]
         self._is_announced = False
         try:
-            self.log.complete_replacement(old)
+            self.log.replacement.complete(old, self.log.config.file_delete_delay_ms)
         except DiskFailed:
             self.is_torn = self._has_changed(group)
             if not self.is_torn:

@@ -5,18 +5,27 @@ synced with its index files; entries that still wait in memory are not, and reco
 are written before the recovery point may pass the records they name.
 
 Two steps go by name, the leader epochs and the names in the directory. Their owner cancels them before it truncates,
-moves or closes the log under a plan that still runs: a cancelled step is not taken, and never taken later.
+moves or closes the log under a plan that still runs: a cancelled step is not taken, and never taken later. Nor does a
+cancelled plan move the recovery point.
 """
 
+import os
 from collections.abc import Iterable
 from threading import Lock
+from typing import Final
 
 from barnabas.base.clock import Clock
+from barnabas.base.errors import DiskFailed
 from barnabas.base.filesystem import File, FileSystem
 from barnabas.base.ids import Offset, SteadyMs
 from barnabas.storage.checkpoints import write_leader_epochs
-from barnabas.storage.epochs import EpochEntry
+from barnabas.storage.epochs import EpochEntry, LeaderEpochs
+from barnabas.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from barnabas.storage.segments import Segments
 from barnabas.storage.settings import LogConfig
+from barnabas.storage.snapshots import Snapshots
+
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 
 
 class FlushPlan:
@@ -35,17 +44,15 @@ class FlushPlan:
         "messages",
         "seconds",
         "snapshots",
-        "truncations",
     )
 
-    def __init__(self, files: FileSystem, clock: Clock, end_offset: Offset, truncations: int) -> None:
+    def __init__(self, files: FileSystem, clock: Clock, end_offset: Offset) -> None:
         self._files = files
         self._clock = clock
         self._opened: list[File] = []
         self._lock = Lock()
         self.is_cancelled = False
         self.end_offset = end_offset
-        self.truncations = truncations
         self.messages = 0
         self.seconds = 0.0
         """How long it ran, once it has."""
@@ -97,45 +104,114 @@ class FlushPlan:
 
 
 class Flushing:
-    """What a log has not flushed yet, and the plan that is on its way. Owner: the log's."""
+    """What a log has not flushed yet, and the plan that is on its way. Owner: the log."""
 
-    __slots__ = ("_flushed_ms", "_plan", "has_new_names", "messages")
+    __slots__ = (
+        "_clock",
+        "_directory",
+        "_epochs",
+        "_files",
+        "_flushed_ms",
+        "_plan",
+        "_segments",
+        "_snapshots",
+        "has_new_names",
+        "messages",
+    )
 
-    def __init__(self, now_ms: SteadyMs) -> None:
+    def __init__(
+        self,
+        files: FileSystem,
+        clock: Clock,
+        directory: str,
+        segments: Segments,
+        snapshots: Snapshots,
+        epochs: LeaderEpochs,
+    ) -> None:
+        self._files = files
+        self._clock = clock
+        self._directory = directory
+        self._segments = segments
+        self._snapshots = snapshots
+        self._epochs = epochs
         self.messages = 0
         """Written since the last flush."""
         self.has_new_names = True
         """Files were made since the last flush, whose names must become durable too."""
-        self._flushed_ms = now_ms
+        self._flushed_ms = clock.steady_ms()
         self._plan: FlushPlan | None = None
 
     @property
     def is_running(self) -> bool:
         return self._plan is not None
 
+    @property
+    def epochs_path(self) -> str:
+        return os.path.join(self._directory, LEADER_EPOCH_CHECKPOINT)
+
     def is_asked(self, config: LogConfig, now_ms: SteadyMs) -> bool:
         """Whether the topic's settings want a flush before anything more is acknowledged."""
         return self.messages >= config.flush_messages or now_ms - self._flushed_ms >= config.flush_ms
 
-    def begin(self, plan: FlushPlan, directory: str, now_ms: SteadyMs, *, is_whole: bool) -> None:
-        """This plan runs now. A whole one covers everything up to now, another only the segments that are complete."""
-        if self.has_new_names:
-            plan.directory = directory
-        self.has_new_names = False
-        if is_whole:
-            plan.messages, self.messages = self.messages, 0
-            self._flushed_ms = now_ms
-        self._plan = plan
+    def nothing(self, end_offset: Offset) -> FlushPlan:
+        """A plan without anything to sync."""
+        return FlushPlan(self._files, self._clock, end_offset)
 
-    def end(self, plan: FlushPlan) -> None:
-        if self._plan is plan:
-            self._plan = None
+    def plan(self, recovery_point: Offset, end_offset: Offset, *, complete_only: bool) -> FlushPlan:
+        """What makes the log durable from the recovery point on: all of it, or only the segments that are complete."""
+        self.cancel()
+        plan = self.nothing(end_offset)
+        try:
+            self._add_files(plan, recovery_point, complete_only)
+        except DiskFailed:
+            plan.close()
+            raise
+        if self._epochs.is_dirty:
+            self.add_epochs(plan)
+        if self.has_new_names:
+            plan.directory = self._directory
+        self.has_new_names = False
+        if not complete_only:
+            plan.messages, self.messages = self.messages, 0
+            self._flushed_ms = self._clock.steady_ms()
+        self._plan = plan
+        return plan
+
+    def _add_files(self, plan: FlushPlan, recovery_point: Offset, complete_only: bool) -> None:
+        # One that ends at the recovery point may have been completed, and its indexes with it, since that was reached.
+        for segment in self._segments.since(recovery_point - 1):
+            if segment is not self._segments.active:
+                if segment.has_unstored_entries:  # there was no room when the log was opened
+                    segment.store_indexes()
+                plan.add_files([segment.path(LOG_SUFFIX), *segment.index_paths()])
+            elif not complete_only:  # of the indexes what the files hold by now: mostly nothing since the last flush
+                plan.add_files([segment.path(kind) for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)])
+        plan.snapshots = self._snapshots.unsynced
+        plan.add_files([self._snapshots.path(offset) for offset in plan.snapshots])
+
+    def add_epochs(self, plan: FlushPlan) -> None:
+        plan.write_epochs(self.epochs_path, self._epochs.entries)
+
+    def finish(self, plan: FlushPlan) -> bool:
+        """The plan has run; says whether the log is durable up to its end."""
+        self._end(plan)
+        if plan.is_cancelled:
+            return False
+        self._snapshots.mark_synced(plan.snapshots)
+        if plan.epochs is not None:
+            self._epochs.mark_written(plan.epochs)
+        return True
 
     def abandon(self, plan: FlushPlan) -> None:
+        """The plan has failed, or will not run: the next one covers what it would have covered."""
         plan.close()
-        self.end(plan)
+        self._end(plan)
         self.has_new_names = True
         self.messages += plan.messages
+
+    def _end(self, plan: FlushPlan) -> None:
+        if self._plan is plan:
+            self._plan = None
 
     def cancel(self) -> None:
         """A plan that still runs in a worker must not put anything back that the owner is about to change."""

@@ -38,6 +38,7 @@ from barnabas.base.metrics import Histogram
 from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.directories import LogDirectories
 from barnabas.storage.directory import CheckpointFile, CheckpointVersion, LogDirectory
+from barnabas.storage.expiry import delete_due_segments
 from barnabas.storage.log import Log
 from barnabas.storage.reindexing import Reindexing
 from barnabas.storage.settings import LogManagerConfig
@@ -131,7 +132,7 @@ class Housekeeping:
                 log.producers.expire(settled_ms, self._config.producer_id_expiration_ms)
             if work := self.flush_if_due(directory, log, now_ms):
                 yield work
-            if removals := log.take_doomed(now_ms):
+            if removals := log.doomed.take(now_ms):
                 yield self._removal(f"remove segments of {log.partition}", directory, removals)
             if log.segments.distrusted and (work := self._reindexing(directory, log)):
                 yield work
@@ -202,7 +203,7 @@ class Housekeeping:
         try:
             if self._cleaner is not None and log.config.is_compacted:
                 self._cleaner.roll_overdue(log)
-            return log.delete_due_segments(SEGMENTS_TOGETHER) == SEGMENTS_TOGETHER
+            return delete_due_segments(log, self._clock, SEGMENTS_TOGETHER) == SEGMENTS_TOGETHER
         except DiskFailed as error:
             self._on_failure(directory, error)
             return False

@@ -1,9 +1,29 @@
 """The log of one partition: records in, offsets out, kept in segments on disk.
 
-How records come in and are read is in `barnabas.storage.appending`; here is what keeps them, and what ends them.
+An append has two steps. `append` checks a batch, gives it its offsets and stages it in memory; `write` puts everything
+that was staged since the last one into the active segment with one system call. An event loop stages all requests of a
+tick and writes once; nothing staged is readable or acknowledged before. When a write fails, everything staged is undone
+(offsets, producers, epochs) and the log is as if it had not been asked. An append is in the log exactly if, after
+`write`, its last offset lies below the end offset.
 
-Flushing is lazy: `plan_flush` says what to sync, the plan runs in a worker thread, `finish_flush` moves the recovery
-point. Deleting is lazy too: `delete_due_segments` renames, `take_doomed` hands over what a worker then removes.
+```
+ log start            high watermark        end offset      staged end
+     |  readable records    |   written          |  staged       |
+-----+----------------------+--------------------+---------------+--->  offsets
+```
+
+What the last write put in can be read from memory until `forget_written`: readers that wait at the end want just that.
+
+`Log` takes records and gives them out; each part does one more thing:
+
+| part | owns |
+|---|---|
+| `segments` | the files of records, and what is read across them |
+| `producers`, `epochs`, `snapshots` | what is known of producers and leaders, and where that is stored |
+| `Appending` | checking batches, and what waits for its write |
+| `Flushing` | what is not durable, and the plan that a worker runs to make it so |
+| `doomed` | segments that left the log, until a worker has removed their files |
+| `replacement` | compacted segments that take the place of others |
 
 Owner: one thread (a broker's event loop). It never waits here for anything but the page cache.
 Crash: `barnabas.storage.recovery` opens what is left; everything below the recovery point is intact, above it a valid
@@ -11,36 +31,338 @@ prefix of what was written.
 """
 
 import logging
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from itertools import islice
-from typing import Final
+from random import Random
 
+from barnabas.base.clock import Clock
 from barnabas.base.errors import DiskFailed, DiskFull
-from barnabas.base.ids import Offset, SteadyMs, TimestampMs
-from barnabas.storage.appending import AppendableLog
+from barnabas.base.filesystem import Buffer, FileSystem
+from barnabas.base.ids import LeaderEpoch, Offset, SteadyMs, TimestampMs, TopicPartition
+from barnabas.storage.appending import Appending
 from barnabas.storage.checkpoints import write_leader_epochs
-from barnabas.storage.flush import FlushPlan
+from barnabas.storage.doomed import DoomedSegments
+from barnabas.storage.epochs import LeaderEpochs
+from barnabas.storage.flush import Flushing, FlushPlan
+from barnabas.storage.handles import Handles
+from barnabas.storage.producer_state import Origin
+from barnabas.storage.producers import Producers
+from barnabas.storage.replacement import SWAP_SUFFIX, Replacement
 from barnabas.storage.replay import rebuild_producers
-from barnabas.storage.retention import Expiry, due_for_deletion
-from barnabas.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, remove_segment_files
+from barnabas.storage.segment import Segment, remove_segment_files
+from barnabas.storage.segments import Segments
+from barnabas.storage.settings import LogConfig
+from barnabas.storage.snapshots import Snapshots
+from barnabas.storage.staging import Appended, LogRead, Staged
+from barnabas.storage.timestamp_lookup import FoundTimestamp, TimestampLookup
+from barnabas.storage.traffic import TopicTraffic
+from barnabas.storage.transaction_index import AbortedTransaction
+from barnabas.storage.validate import AcceptedBatch, BatchCheck
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-DELETED_SUFFIX: Final = ".deleted"
-SWAP_SUFFIX: Final = ".swap"
-CLEANED_SUFFIX: Final = ".cleaned"
-LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 
+class Log:
+    """One partition's log; the module says what its parts do."""
 
-class Log(AppendableLog):
-    """See the module's text."""
+    __slots__ = (
+        "_appending",
+        "_clock",
+        "_failure",
+        "_files",
+        "_flushing",
+        "_handles",
+        "_is_untouched",
+        "_random",
+        "_written",
+        "config",
+        "directory",
+        "doomed",
+        "end_offset",
+        "epochs",
+        "failure",
+        "high_watermark",
+        "log_start_offset",
+        "partition",
+        "producers",
+        "recovery_point",
+        "replacement",
+        "segments",
+        "snapshots",
+        "traffic",
+        "truncations",
+    )
 
-    __slots__ = ()
+    def __init__(
+        self,
+        files: FileSystem,
+        handles: Handles,
+        clock: Clock,
+        random: Random,
+        directory: str,
+        partition: TopicPartition,
+        config: LogConfig,
+        *,
+        segments: Segments,
+        snapshots: Snapshots,
+        producers: Producers,
+        epochs: LeaderEpochs,
+        log_start_offset: Offset,
+        end_offset: Offset,
+        recovery_point: Offset,
+        is_whole: bool = False,
+    ) -> None:
+        """`is_whole` says that the files are as a clean stop left them: closing the log needs nothing, either."""
+        self._files = files
+        self._handles = handles
+        self._clock = clock
+        self._random = random
+        self.directory = directory
+        self.partition = partition
+        self.config = config
+        self.segments = segments
+        self.producers = producers
+        self.epochs = epochs
+        self.snapshots = snapshots
+        self.log_start_offset = log_start_offset
+        self.high_watermark = log_start_offset
+        self.end_offset = end_offset
+        self.recovery_point = recovery_point
+        self._appending = Appending(clock, producers, epochs, end_offset, self._make_room)
+        self._written: Staged | None = None
+        """The last write, while it is in memory: until whoever called `write` has told those that wait for records."""
+        self._failure: DiskFailed | None = None
+        self.failure: DiskFailed | None = None
+        """Why nothing is written any more: the disk has failed."""
+        self._is_untouched = is_whole
+        segments.has_changed = False
+        self._flushing = Flushing(files, clock, directory, segments, snapshots, epochs)
+        self.doomed = DoomedSegments(segments, clock)
+        self.replacement = Replacement(segments, snapshots, handles, self.doomed, self._flushing)
+        self.traffic = TopicTraffic()
+        """Its own until it is served with the other partitions of its topic."""
+        self.truncations = 0
+        """How often the log was cut: what a job learned of it before is not so any more."""
 
-    # -- flushing ------------------------------------------------------------------------------------------------
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    @property
+    def staged_end_offset(self) -> Offset:
+        """The next offset that an append will get."""
+        return self._appending.end_offset
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        return self.producers.last_stable_offset(self.high_watermark)
+
+    def advance_high_watermark(self, offset: Offset) -> None:
+        """Everything below is on every in-sync replica: readable, and deletable by retention."""
+        assert offset <= self.end_offset
+        self.high_watermark = offset
+        self.producers.advance_high_watermark(offset)
+
+    def delete_records_before(self, offset: Offset) -> None:
+        """Moves the start of the log up; retention takes whole segments below it away (`barnabas.storage.expiry`)."""
+        if offset > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is above the high watermark {self.high_watermark}"
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_from_start(offset)
+            self.producers.remove_below(offset)
+            logger.info("%s: the log now starts at offset %d", self.partition, offset)
+
+    # -- appending -----------------------------------------------------------------------------------------------
+
+    def append(self, records: Buffer, leader_epoch: LeaderEpoch, origin: Origin = Origin.CLIENT) -> Appended:
+        """Stages batches that get their offsets here, on the leader. Raises without a trace when one is refused.
+
+        A retried batch that the log has already is not staged again; the answer says where it is.
+        """
+        if origin is Origin.CLIENT:
+            return self._appending.from_client(records, leader_epoch, self.config)
+        return self._appending.from_broker(records, leader_epoch, self.config, origin)
+
+    def append_usual(self, batch: Buffer, leader_epoch: LeaderEpoch) -> Appended | None:
+        """Stages what clients send most: one batch that needs nothing but its offsets. One call of the kernel does it.
+
+        None leaves the batch to `check` and `append_accepted`: it is compressed, or large, or something is wrong.
+        """
+        return self._appending.usual(batch, leader_epoch, self.config)
+
+    def check(self, batch: Buffer) -> BatchCheck:
+        """What must be done with a client's batch before `append_accepted` takes it; it may take long."""
+        return self._appending.check(batch, self.config)
+
+    def append_accepted(self, accepted: Sequence[AcceptedBatch], leader_epoch: LeaderEpoch) -> Appended:
+        """Stages a client's batches that have been checked: all of them, or none."""
+        return self._appending.accepted(accepted, leader_epoch, self.config, Origin.CLIENT)
+
+    def append_as_follower(self, records: Buffer) -> None:
+        """Stages batches that a leader has given their offsets; they are checked, and never changed."""
+        self._appending.from_leader(records)
+
+    def _make_room(self, size_bytes: int, max_timestamp: TimestampMs, last_offset: Offset, now_ms: TimestampMs) -> None:
+        """Rolls when the active segment must not take this append any more."""
+        active, staged, config = self.segments.active, self._appending.staged, self.config
+        filled_bytes = active.size if staged is None else active.size + staged.size_bytes
+        is_due = filled_bytes > 0 and (
+            filled_bytes + size_bytes > config.segment_bytes_max
+            or not active.accepts(last_offset)
+            or active.waited_ms(now_ms, max_timestamp) > config.roll_after_ms - active.roll_jitter_ms
+        )
+        if is_due:
+            self.write_early()
+            self.roll()
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        """Writes everything staged. When the disk refuses, all of it is undone and the error raised."""
+        appending = self._appending
+        staged, appending.staged = appending.staged, None
+        failure, self._failure = self._failure, self.failure
+        if staged is not None:
+            if failure is None:
+                failure = self._write(staged)
+            if failure is not None:
+                appending.undo(staged, self.end_offset, self.log_start_offset)
+            self.producers.release()
+        if failure is not None:
+            raise failure
+
+    def write_early(self) -> None:
+        """`write` for somebody who staged nothing: those who did learn of a failure from their own call of `write`."""
+        try:
+            self.write()
+        except DiskFailed as error:
+            self._failure = error
+            raise
+
+    def discard_staged(self) -> None:
+        """Takes back everything staged, as if nobody had asked for it: the leadership has ended."""
+        appending = self._appending
+        staged, appending.staged = appending.staged, None
+        self._failure = self.failure
+        if staged is not None:
+            appending.undo(staged, self.end_offset, self.log_start_offset)
+            self.producers.release()
+
+    def give_up(self, failure: DiskFailed) -> None:
+        """The disk has failed: from now on every write is refused, also one that it would take."""
+        self.failure = self._failure = failure
+
+    def _write(self, staged: Staged) -> DiskFailed | None:
+        active = self.segments.active
+        self._is_untouched = False
+        try:
+            active.append(staged.buffers, staged.headers, self.config.index_interval_bytes)
+        except DiskFailed as error:
+            return error
+        for completed in staged.aborted:
+            active.transaction_index.append(AbortedTransaction.of(completed))
+        self.end_offset = self._appending.end_offset
+        self._written = staged
+        self._flushing.messages += staged.messages
+        traffic = self.traffic
+        traffic.appended_bytes += staged.size_bytes
+        traffic.appended_records += staged.messages
+        active.store_index_blocks()
+        return None
+
+    def roll(self, at_offset: Offset | None = None) -> Segment:
+        """Begins a new active segment at the end of the log; the old one is complete from now on."""
+        assert self._appending.staged is None
+        active = self.segments.active
+        base_offset = self.end_offset if at_offset is None else at_offset
+        if active.base_offset == base_offset:
+            assert not active.size
+            return active
+        self._is_untouched = False
+        active.complete()
+        self.snapshots.take(base_offset, self.producers)
+        segment = self._new_segment(base_offset)
+        segment.create(self._preallocated_bytes)
+        self.segments.add(segment)
+        self._flushing.has_new_names = True
+        logger.info("%s: rolled to a new segment at offset %d", self.partition, base_offset)
+        return segment
+
+    @property
+    def _preallocated_bytes(self) -> int:
+        return self.config.segment_bytes_max if self.config.preallocate else 0
+
+    def _new_segment(self, base_offset: Offset) -> Segment:
+        """Without its files: `Segment.create` makes them."""
+        segment = Segment(
+            self._files,
+            self._handles,
+            self.directory,
+            base_offset,
+            index_bytes_max=self.config.segment_index_bytes,
+            created_ms=self._clock.now_ms(),
+        )
+        segment.roll_jitter_ms = int(self._random.random() * self.config.roll_jitter_ms_max)
+        return segment
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def read(
+        self, offset: Offset, max_bytes: int, upper_offset: Offset | None = None, *, at_least_one: bool = True
+    ) -> LogRead:
+        """Batches from the one that holds `offset` on, never a byte of one that reaches `upper_offset` or beyond.
+
+        With `at_least_one` the first batch comes whole, however big; without, there is nothing if it does not fit. The
+        range ends where its segment ends, so a reader comes again; its last batch may be cut short by `max_bytes`.
+        """
+        upper = self.end_offset if upper_offset is None else min(upper_offset, self.end_offset)
+        if not self.log_start_offset <= offset <= self.end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not within {self.log_start_offset} to {self.end_offset}",
+            )
+        return LogRead(self.segments.read(offset, max_bytes, upper, self.end_offset, at_least_one=at_least_one))
+
+    def read_written(self, offset: Offset, max_bytes: int) -> bytes | None:
+        """All of the last write, without a look at the file: if it is still here, begins at `offset`, and fits."""
+        written = self._written
+        if written is None or written.size_bytes > max_bytes or written.headers[0].base_offset != offset:
+            return None
+        return b"".join(written.buffers)
+
+    def forget_written(self) -> None:
+        """Everybody has been told: the buffers are given back."""
+        self._written = None
+
+    def find_timestamp(self, target: TimestampMs) -> FoundTimestamp | None:
+        """The first record whose timestamp is at least `target`, however long it takes to find it."""
+        first_offset = self.log_start_offset
+        while (look := self.look_for_timestamp(target, first_offset)) is not None:
+            if (found := look.run()) is not None:
+                return found
+            first_offset = look.header.next_offset
+        return None
+
+    def find_largest_timestamp(self) -> FoundTimestamp | None:
+        """The first record with the largest timestamp of all."""
+        largest = self.segments.largest_timestamp
+        return None if largest < 0 else self.find_timestamp(largest)
+
+    def look_for_timestamp(self, target: TimestampMs, first_offset: Offset) -> TimestampLookup | None:
+        """One step of `find_timestamp`, from `first_offset` on: the look into a batch may be for a worker thread."""
+        return self.segments.look_for_timestamp(target, max(first_offset, self.log_start_offset))
+
+    def aborted_transactions(self, offset: Offset, upper_offset: Offset) -> list[AbortedTransaction]:
+        """The aborted transactions that a reader of this range must leave out."""
+        return self.segments.aborted_transactions(offset, upper_offset)
+
+    # -- flushing and closing ------------------------------------------------------------------------------------
 
     def must_flush(self, now_ms: SteadyMs) -> bool:
         """Whether `flush.messages` or `flush.ms` want what was written to be durable before it is acknowledged."""
@@ -58,55 +380,26 @@ class Log(AppendableLog):
 
     def plan_flush(self, *, complete_only: bool = False) -> FlushPlan:
         """What must be synced for the log to be durable up to its present end, or to that of its complete segments."""
-        assert self._staged is None
+        assert self._appending.staged is None
         if self.failure is not None:
             raise self.failure
-        self._flushing.cancel()
         end_offset = self.segments.active.base_offset if complete_only else self.end_offset
-        plan = FlushPlan(self._files, self._clock, end_offset, self.truncations)
-        try:
-            self._plan_files(plan, complete_only)
-        except DiskFailed:
-            plan.close()
-            raise
-        if self.epochs.is_dirty:
-            plan.write_epochs(self._epochs_path, self.epochs.entries)
-        self._flushing.begin(plan, self.directory, self._clock.steady_ms(), is_whole=not complete_only)
-        return plan
-
-    def _plan_files(self, plan: FlushPlan, complete_only: bool) -> None:
-        # One that ends at the recovery point may have been completed, and its indexes with it, since that was reached.
-        for segment in self.segments.since(self.recovery_point - 1):
-            if segment is not self.segments.active:
-                if segment.has_unstored_entries:  # there was no room when the log was opened
-                    segment.store_indexes()
-                plan.add_files([segment.path(LOG_SUFFIX), *segment.index_paths()])
-            elif not complete_only:  # of the indexes what the files hold by now: mostly nothing since the last flush
-                plan.add_files([segment.path(kind) for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)])
-        plan.snapshots = self.snapshots.unsynced
-        plan.add_files([self.snapshots.path(offset) for offset in plan.snapshots])
+        return self._flushing.plan(self.recovery_point, end_offset, complete_only=complete_only)
 
     def finish_flush(self, plan: FlushPlan) -> None:
         """The plan has run: what it covered is durable, unless a truncation has cut it meanwhile.
 
         Raises when the disk has failed meanwhile, be it in another log: nothing may be acknowledged then.
         """
-        self._flushing.end(plan)
+        is_durable = self._flushing.finish(plan)
         if self.failure is not None:
             raise self.failure
-        self.snapshots.mark_synced(plan.snapshots)
-        if plan.truncations == self.truncations and not plan.is_cancelled:
+        if is_durable:
             self.recovery_point = max(self.recovery_point, plan.end_offset)
-            if plan.epochs is not None:
-                self.epochs.mark_written(plan.epochs)
 
     def abandon_flush(self, plan: FlushPlan) -> None:
         """The plan has failed, or will not run: the next one covers what it would have covered."""
         self._flushing.abandon(plan)
-
-    @property
-    def _epochs_path(self) -> str:
-        return os.path.join(self.directory, LEADER_EPOCH_CHECKPOINT)
 
     def flush(self) -> None:
         """Writes and syncs everything, here and now."""
@@ -121,80 +414,36 @@ class Log(AppendableLog):
             raise
         self.finish_flush(plan)
 
-    # -- deleting ------------------------------------------------------------------------------------------------
+    def close(self) -> None:
+        """Leaves the files so that opening needs no scan."""
+        plan = self.plan_close()
+        self._run(plan)
+        self.finish_close()
 
-    def delete_records_before(self, offset: Offset) -> None:
-        """Moves the start of the log up; whole segments below it go with the next `delete_due_segments`."""
-        if offset > self.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is above the high watermark {self.high_watermark}"
-            )
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            self.epochs.truncate_from_start(offset)
-            self.producers.remove_below(offset)
-            logger.info("%s: the log now starts at offset %d", self.partition, offset)
-
-    def delete_due_segments(self, count_max: int | None = None) -> int:
-        """Applies retention, the oldest first; returns how many segments were taken out of the log."""
-        if self._announced:
-            return 0
+    def plan_close(self) -> FlushPlan:
+        """The last flush: with it the log is whole on the disk, indexes and producers included."""
         self.write()
-        now_ms = self._clock.settled_ms()
-        due = self._due_for_deletion(now_ms, count_max)
-        if self.config.is_deleted and self.config.retention_ms >= 0:
-            # A damaged index must neither delete a segment early nor keep it for ever: those that decide are asked.
-            while unsure := [one for one in self.segments.first(due.count + 1) if not one.is_largest_sure]:
-                for segment in unsure:
-                    segment.sure_largest()
-                due = self._due_for_deletion(now_ms, count_max)
-        count = due.count
-        if count == len(self.segments):
-            try:
-                self.roll()
-            except DiskFull:
-                count -= 1  # the active one stays for now; without the others there is room again
-        if count:
-            self._delete_oldest(count, due.reason)
-        return count
+        if self._is_untouched and not self.segments.has_changed and not self.epochs.is_dirty:
+            return self._flushing.nothing(self.end_offset)
+        self.segments.active.complete()
+        self.snapshots.take(self.end_offset, self.producers)
+        self._flushing.has_new_names = True
+        plan = self.plan_flush()
+        try:
+            plan.add_files(self.segments.active.index_paths())
+        except DiskFailed:
+            self.abandon_flush(plan)
+            raise
+        self._flushing.add_epochs(plan)
+        return plan
 
-    def _due_for_deletion(self, now_ms: TimestampMs, count_max: int | None) -> Expiry:
-        return due_for_deletion(
-            islice(self.segments.facts(self.end_offset), count_max),
-            self.config,
-            size_bytes=self.size_bytes,
-            now_ms=now_ms,
-            log_start_offset=self.log_start_offset,
-            high_watermark=self.high_watermark,
-        )
-
-    def _delete_oldest(self, count: int, reason: str) -> None:
-        doomed = [self.segments[slot] for slot in range(count)]
-        self.delete_records_before(max(self.log_start_offset, self.segments[count].base_offset))
-        self._doom(doomed)
-        first_offset = self.segments[0].base_offset
-        self.snapshots.remove_where(lambda offset: offset < first_offset)
-        logger.info("%s: deleted %d segments (%s)", self.partition, count, reason)
-
-    def _doom(self, segments: Sequence[Segment]) -> None:
-        """Takes segments out of the log; their files are renamed now and removed after `file.delete.delay.ms`."""
-        self._is_untouched = False
-        due_ms = self._clock.steady_ms() + self.config.file_delete_delay_ms
-        for segment in segments:
-            self.segments.remove(segment)
-            segment.rename(DELETED_SUFFIX)
+    def finish_close(self) -> None:
+        """Gives back the open files. Also what is done with a log that is deleted, or whose disk has failed."""
+        self._flushing.cancel()
+        for segment in self.segments:
             segment.drop_handles()
-            self._doomed.append((due_ms, segment))
 
-    def take_doomed(self, now_ms: SteadyMs) -> list[Callable[[], None]]:
-        """The removals that are due, each for a worker thread to call."""
-        if not self._doomed:
-            return []
-        due = [segment for due_ms, segment in self._doomed if due_ms <= now_ms]
-        self._doomed = [(due_ms, segment) for due_ms, segment in self._doomed if due_ms > now_ms]
-        return [segment.remove_files for segment in due]
-
-    # -- truncating and replacing --------------------------------------------------------------------------------
+    # -- truncating --------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: Offset) -> None:
         """Drops every batch that reaches `offset` or beyond: a follower drops what its leader never had.
@@ -214,7 +463,7 @@ class Log(AppendableLog):
         gone = [segment for segment in reversed(self.segments) if segment.base_offset > offset]
         for segment in gone:
             segment.revoke_slices()
-        self._doom(gone)
+        self.doomed.doom(gone, self.config.file_delete_delay_ms)
         self.segments.active.truncate_to(offset)
         end_offset = self.segments.active.next_offset()
         if end_offset < self.log_start_offset:  # nothing is left that may be read
@@ -238,8 +487,10 @@ class Log(AppendableLog):
         old = list(self.segments)
         for segment in old:
             segment.revoke_slices()
-        self._doom(old)
-        self.segments.add(self._new_segment(offset))
+        self.doomed.doom(old, self.config.file_delete_delay_ms)
+        segment = self._new_segment(offset)
+        segment.create(self._preallocated_bytes)
+        self.segments.add(segment)
         self.snapshots.remove_where(lambda taken: True)
         self.producers.clear()
         self.epochs.clear()
@@ -251,91 +502,29 @@ class Log(AppendableLog):
     def _store_epochs(self) -> None:
         """On a full disk the next flush does it: recovery does not believe epochs from the recovery point on."""
         with suppress(DiskFull):
-            write_leader_epochs(self._files, self._epochs_path, self.epochs.entries)
+            write_leader_epochs(self._files, self._flushing.epochs_path, self.epochs.entries)
             self.epochs.mark_written(self.epochs.entries)
 
     def _end_at(self, offset: Offset) -> None:
         self._is_untouched = False
         self._written = None
-        self.end_offset = self._staged_end = offset
+        self.end_offset = self._appending.end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
 
-    def announce_replacement(self, new: Sequence[Segment]) -> None:
-        """Begins to put compacted segments, complete and synced under `.cleaned`, in the place of old ones.
-
-        The directory must be synced then, by a worker; `complete_replacement` does the rest. A crash at any moment
-        leaves one set or the other: once every new segment is called `.swap`, recovery finishes what was begun; before,
-        it removes what is there of them. So that the two never mean different records, retention waits meanwhile, and a
-        truncation takes the new ones away.
-        """
-        assert not self._announced
-        self._announced = tuple(new)
-        for segment in reversed(new):
-            segment.rename(SWAP_SUFFIX)
-
-    def complete_replacement(self, old: Sequence[Segment]) -> None:
-        """The new segments are announced, durably: they take the place of the old ones."""
-        new, self._announced = self._announced, ()
-        self._doom(old)
-        for segment in new:
-            segment.attach(self._handles)
-            segment.rename("")
-            self.segments.add(segment)
-        self._flushing.has_new_names = True
-        first, last = old[0].base_offset, old[-1].base_offset
-        kept = {segment.base_offset for segment in new}
-        self.snapshots.remove_where(lambda taken: first < taken <= last and taken not in kept)
-
-    def forget_replacement(self) -> None:
-        """Nothing comes of what was announced; whoever did it removes the files."""
-        self._announced = ()
-
     def _take_back_replacement(self) -> None:
         """Before other records take the place of those that were compacted."""
-        if self._announced:
-            for segment in self._announced:
-                remove_segment_files(self._files, self.directory, segment.base_offset, SWAP_SUFFIX)
+        if self.replacement.is_announced:
+            for base_offset in self.replacement.forget():
+                remove_segment_files(self._files, self.directory, base_offset, SWAP_SUFFIX)
             self._files.sync_directory(self.directory)
-            self._announced = ()
-
-    # -- ending --------------------------------------------------------------------------------------------------
-
-    def close(self) -> None:
-        """Leaves the files so that opening needs no scan."""
-        plan = self.plan_close()
-        self._run(plan)
-        self.finish_close()
-
-    def plan_close(self) -> FlushPlan:
-        """The last flush: with it the log is whole on the disk, indexes and producers included."""
-        self.write()
-        if self._is_untouched and not self.epochs.is_dirty:
-            return FlushPlan(self._files, self._clock, self.end_offset, self.truncations)
-        self.segments.active.complete()
-        self.snapshots.take(self.end_offset, self.producers)
-        self._flushing.has_new_names = True
-        plan = self.plan_flush()
-        try:
-            plan.add_files(self.segments.active.index_paths())
-        except DiskFailed:
-            self.abandon_flush(plan)
-            raise
-        plan.write_epochs(self._epochs_path, self.epochs.entries)
-        return plan
-
-    def finish_close(self) -> None:
-        """Gives back the open files. Also what is done with a log that is deleted, or whose disk has failed."""
-        self._flushing.cancel()
-        for segment in self.segments:
-            segment.drop_handles()
 
     def check_invariants(self) -> None:
         self.segments.check_invariants()
         self.producers.check_invariants()
         self.epochs.check_invariants()
         assert self.segments[0].base_offset <= self.log_start_offset or not self.segments[0].size
-        assert self.log_start_offset <= self.high_watermark <= self.end_offset <= self._staged_end
+        assert self.log_start_offset <= self.high_watermark <= self.end_offset <= self._appending.end_offset
         assert self.recovery_point <= self.end_offset
-        assert (self._staged is None) == (self._staged_end == self.end_offset)
+        assert (self._appending.staged is None) == (self._appending.end_offset == self.end_offset)
         assert self._written is None or self._written.headers[-1].last_offset + 1 == self.end_offset

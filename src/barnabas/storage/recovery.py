@@ -24,12 +24,15 @@ from barnabas.base.errors import CorruptBatch
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.storage.checkpoints import CorruptCheckpoint, read_leader_epochs
+from barnabas.storage.doomed import DELETED_SUFFIX
 from barnabas.storage.epochs import LeaderEpochs
+from barnabas.storage.flush import LEADER_EPOCH_CHECKPOINT
 from barnabas.storage.handles import Handles
 from barnabas.storage.index import CorruptIndex
-from barnabas.storage.log import CLEANED_SUFFIX, DELETED_SUFFIX, LEADER_EPOCH_CHECKPOINT, SWAP_SUFFIX, Log
+from barnabas.storage.log import Log
 from barnabas.storage.names import is_temporary, parse_segment_file_name
 from barnabas.storage.producers import CompletedTransaction, Producers
+from barnabas.storage.replacement import CLEANED_SUFFIX, SWAP_SUFFIX
 from barnabas.storage.replay import rebuild_producers
 from barnabas.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, remove_segment_files
 from barnabas.storage.segment_recovery import SegmentScan, rebuild_segment, recover_segment, reindex_segment

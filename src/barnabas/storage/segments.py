@@ -22,13 +22,15 @@ _SEARCHED_BYTES: Final = 1 << 20
 class Segments:
     """At least one segment once the log is open; the last one is the active one."""
 
-    __slots__ = ("_bases", "_segments", "distrusted")
+    __slots__ = ("_bases", "_segments", "distrusted", "has_changed")
 
     def __init__(self) -> None:
         self._bases: list[Offset] = []
         self._segments: list[Segment] = []
         self.distrusted: list[Segment] = []
         """Those whose indexes contradict their log, until somebody makes these anew."""
+        self.has_changed = False
+        """Whether a segment came or went, since its owner last cleared this."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -75,11 +77,13 @@ class Segments:
         self._bases.insert(slot, segment.base_offset)
         self._segments.insert(slot, segment)
         segment.distrusted = self.distrusted
+        self.has_changed = True
 
     def remove(self, segment: Segment) -> None:
         slot = bisect_left(self._bases, segment.base_offset)
         assert self._segments[slot] is segment
         del self._bases[slot], self._segments[slot]
+        self.has_changed = True
         if segment in self.distrusted:
             self.distrusted.remove(segment)
 

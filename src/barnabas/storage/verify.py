@@ -36,11 +36,12 @@ from barnabas.storage.checkpoints import (
     read_leader_epochs,
     read_partition_metadata,
 )
+from barnabas.storage.doomed import DELETED_SUFFIX
 from barnabas.storage.epochs import EpochEntry, LeaderEpochs
 from barnabas.storage.findings import Finding, Findings, Severity
 from barnabas.storage.index import RELATIVE_OFFSET_MAX
-from barnabas.storage.log import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from barnabas.storage.names import is_temporary, parse_segment_file_name
+from barnabas.storage.replacement import CLEANED_SUFFIX, SWAP_SUFFIX
 from barnabas.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX
 from barnabas.storage.snapshots import SNAPSHOT_SUFFIX
 from barnabas.storage.transaction_index import TRANSACTION_INDEX_SUFFIX

@@ -40,6 +40,7 @@ class FetchHandler:
         self.allows_all = services.authorizer.allows_all
         self.bytes_max = services.settings.config.fetch_max_bytes
         """Of an answer, whatever the client asks for."""
+        self.now = services.clock.monotonic
         self._steady_ms = services.clock.steady_ms
         self._sessions = services.fetch_sessions
         self._codecs = services.codecs

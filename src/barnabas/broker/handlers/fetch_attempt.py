@@ -45,6 +45,7 @@ class Attempt:
         "_handler",
         "_is_urgent",
         "_timer",
+        "_waits_since",
         "_watched",
         "bytes_max",
         "fetch",
@@ -65,6 +66,7 @@ class Attempt:
         self._is_urgent = False
         self._timer: asyncio.TimerHandle | None = None
         self._watched: list[Partition] | None = None
+        self._waits_since = 0.0
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -146,23 +148,26 @@ class Attempt:
             if size:
                 result.release()
         self.found = []
+        self._waits_since = self._handler.now()
         self._timer = self._handler.loop.call_later(seconds, self._time_is_over)
 
     def _moved(self, partition: Partition) -> None:
+        woken = self._handler.now()
         if self.read() or partition.is_closed:
-            self._end_waiting()
+            self._end_waiting(woken)
             self.respond()
         else:
             self.release()
 
     def _time_is_over(self) -> None:
-        self._end_waiting()
+        self._end_waiting(self._handler.now())
         self.read()
         self.respond()
 
-    def _end_waiting(self) -> None:
+    def _end_waiting(self, woken: float) -> None:
         assert self._timer is not None
         assert self._watched is not None
+        self.request.waited(woken - self._waits_since)
         self._timer.cancel()
         for partition in self._watched:
             partition.watchers.pop(self._moved, None)

@@ -78,6 +78,7 @@ class WideFetches:
             is_over |= partition.is_closed
             moved.set()
 
+        waited = 0.0
         ends = self._loop.time() + attempt.fetch.wait_ms / 1000
         partitions: list[Partition] = []
         try:
@@ -88,16 +89,21 @@ class WideFetches:
                     partitions.append(partition)
                     is_over |= partition.is_closed
             while not await self._read(attempt, plan) and not is_over:
+                since = self._handler.now()
                 try:
                     async with asyncio.timeout_at(ends):
                         await moved.wait()
                 except TimeoutError:
                     return
+                finally:
+                    waited += self._handler.now() - since
                 attempt.release()
                 moved.clear()
         finally:
             for partition in partitions:
                 partition.watchers.pop(note, None)
+            if waited:
+                attempt.request.waited(waited)
 
     async def _respond(self, attempt: Attempt, plan: FetchPlan) -> None:
         request = attempt.request

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.app import Broker
+from barnabas.broker.dispatch import Awaited
 from barnabas.broker.request import Request
 from barnabas.wire.apis import ApiKey
 from tests.support.broker_parts import served_broker
@@ -33,8 +34,8 @@ def replace_handler(broker: Broker, api_key: ApiKey, handler: Any) -> Any:
     route = broker.dispatcher.routes[api_key]
     assert isinstance(route.handler, partial), "what kio decodes is served by a coroutine"
     served = route.handler.args[0]
-    route.handler = partial(broker.dispatcher._later, handler)
-    return served
+    route.handler = partial(broker.dispatcher._later, Awaited(served.view, handler))
+    return served.handler
 
 
 def spoil(broker: Broker, api_key: ApiKey, error: Exception) -> None:

@@ -345,6 +345,15 @@ def test_every_api_that_changes_something_can_be_refused_and_then_does_nothing(
     assert values(broker) == [b"a", b"b"]
 
 
+def test_question_for_versions_can_be_refused(broker: Broker, client: BlockingClient) -> None:
+    broker.fail(ApiKey.API_VERSIONS, ErrorCode.UNKNOWN_SERVER_ERROR)
+    software = {"client_software_name": "test", "client_software_version": "1"}
+
+    answer = client.wait_for(client.cluster.call(1, ApiKey.API_VERSIONS, software))
+
+    assert (answer.error_code.value, answer.api_keys) == (ErrorCode.UNKNOWN_SERVER_ERROR, ())
+
+
 def test_api_that_only_reads_is_answered_with_the_error_in_every_place(broker: Broker, client: BlockingClient) -> None:
     broker.create_topic("orders", partitions=2)
     broker.fail(ApiKey.METADATA, ErrorCode.LEADER_NOT_AVAILABLE)

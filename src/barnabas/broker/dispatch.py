@@ -10,10 +10,10 @@ depend on who read it. The gate is the one place where a request may be stopped 
 it: by a fault that a test wants, or by a throttle. Rights are asked for by the handlers, which alone know the resources
 (`authorizer`), from the caller that the request carries.
 
-Produce, Fetch and the calls of groups answer in the same tick, or keep the request and answer later. Everything else is
-decoded by kio's schemas and given to a coroutine that returns the answer's values, by kio's field names; it runs in a
-task of its own, in slices where it takes long, and requests that are answered meanwhile wait in their connection for
-their turn.
+Produce, Fetch and the calls of groups answer in the same tick, or keep the request and answer later (`Direct`).
+Everything else is decoded by kio's schemas into a view (`barnabas.wire.request_views`) and given to a coroutine that
+returns the answer's values, by kio's field names (`Awaited`); it runs in a task of its own, in slices where it takes
+long, and requests that are answered meanwhile wait in their connection for their turn.
 
 Kafka's answer to what it does not serve is a closed connection; so is ours to a request that cannot be decoded. A
 request that changes nothing and whose client has gone is dropped; one that changes something is carried out, such as
@@ -29,7 +29,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.supervision import report_bug
@@ -41,21 +41,18 @@ from barnabas.net.replies import ReplySlot
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.codecs import Codecs
 from barnabas.wire.framing import parse_request_header
-from barnabas.wire.messages import decode_request_in_steps, write_response_in_steps
+from barnabas.wire.messages import decode_view_in_steps, write_response_in_steps
 
 logger = logging.getLogger(__name__)
 
 Values: TypeAlias = Mapping[str, object]
 Work: TypeAlias = Callable[[], Awaitable[None]]
 """What is left to do for a request, and answers it."""
-DirectHandler: TypeAlias = Callable[[Request, Any], Work | None]
-"""Gets the request and its request object, and answers by itself, or returns work that takes longer than this turn of
-the event loop."""
-Handler: TypeAlias = Callable[[Request, Any], Awaitable[Values]]
-"""Gets the request and what it asks for, decoded by kio's class for its version."""
-Decoder: TypeAlias = Callable[[int, memoryview], Any]
-"""Makes the request object of a version's body."""
-Fault: TypeAlias = Callable[[Request, Any], bool]
+_Asked = TypeVar("_Asked")
+"""The request object of an API."""
+_View = TypeVar("_View")
+"""That of one which kio's schemas decode."""
+Fault: TypeAlias = Callable[[Request, object], bool]
 """What a test wants done to a request instead of serving it; says whether it took the request."""
 Throttle: TypeAlias = Callable[[Caller, ApiKey], int]
 """For how many milliseconds a caller should hold back, which its answer tells it."""
@@ -89,12 +86,27 @@ def decode_nothing(version: int, body: memoryview) -> memoryview:
     return body
 
 
-class Direct:
-    """A row for an API whose handler answers by itself."""
+class Row:
+    """What serves an API. Its type does not tell the request object, so that each row is checked by itself."""
 
-    def __init__(self, handler: DirectHandler, decode: Decoder = decode_nothing) -> None:
+
+class Direct(Row, Generic[_Asked]):
+    """A row for an API whose handler answers by itself, or returns work that takes longer than this turn of the event
+    loop. `decode` is the reference decoder, from a version and its body."""
+
+    def __init__(
+        self, handler: Callable[[Request, _Asked], Work | None], decode: Callable[[int, memoryview], _Asked]
+    ) -> None:
         self.handler = handler
         self.decode = decode
+
+
+class Awaited(Row, Generic[_View]):
+    """A row for an API whose handler is a coroutine: what it asks for is decoded as the view, in slices."""
+
+    def __init__(self, view: type[_View], handler: Callable[[Request, _View], Awaitable[Values]]) -> None:
+        self.view = view
+        self.handler = handler
 
 
 class Route:
@@ -105,14 +117,12 @@ class Route:
         *("handler", "now", "reference", "seconds", "wait_seconds"),
     )
 
-    def __init__(
-        self, api_key: ApiKey, decode: Decoder, handler: DirectHandler, codecs: Codecs, measures: RequestMeasures
-    ) -> None:
+    def __init__(self, api_key: ApiKey, row: Direct[Any], codecs: Codecs, measures: RequestMeasures) -> None:
         self.api_key = api_key
-        self.decode = decode
+        self.decode = row.decode
         self.decode_frame = codecs.frame_decoders.get(api_key)
         """The compiled reader of whole frames, where there is one."""
-        self.handler = handler
+        self.handler = row.handler
         self.now = measures.now
         self.seconds = measures.seconds[api_key]
         self.wait_seconds = measures.fetch_wait_seconds
@@ -126,7 +136,7 @@ class Dispatcher:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        rows: Mapping[int, Direct | Handler],
+        rows: Mapping[int, Row],
         codecs: Codecs,
         slices: Slices,
         measures: RequestMeasures,
@@ -139,16 +149,18 @@ class Dispatcher:
         self._slices = slices
         self._quiet_until: dict[int, float] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self.awaited = {key: row for key, row in rows.items() if isinstance(row, Awaited)}
         self.routes: Mapping[int, Route] = {key: self._route(ApiKey(key), row) for key, row in rows.items()}
         self.fault: Fault | None = None
         """Set while a test has one pending."""
         self.throttle: Throttle | None = None
         """None while nobody has a quota."""
 
-    def _route(self, api_key: ApiKey, row: Direct | Handler) -> Route:
-        if isinstance(row, Direct):
-            return Route(api_key, row.decode, row.handler, self.codecs, self.measures)
-        return Route(api_key, decode_nothing, partial(self._later, row), self.codecs, self.measures)
+    def _route(self, api_key: ApiKey, row: Row) -> Route:
+        if isinstance(row, Awaited):
+            row = Direct(partial(self._later, row), decode_nothing)
+        assert isinstance(row, Direct), "there are two kinds of rows"
+        return Route(api_key, row, self.codecs, self.measures)
 
     def connect(self, peer: Peer) -> "ClientConnection":
         return ClientConnection(self, Caller(peer.listener_name, peer.peer_host))
@@ -165,7 +177,7 @@ class Dispatcher:
             logger.error("a %s request failed by a mistake of the broker's own", api, exc_info=bug)
         return RequestFailed(f"{api}: a mistake of the broker's own")
 
-    def serve(self, request: Request, asked: Any) -> None:
+    def serve(self, request: Request, asked: object) -> None:
         """Gives a request that has passed the gate to its handler."""
         work = self.routes[request.api_key].handler(request, asked)
         if work is not None:
@@ -190,14 +202,14 @@ class Dispatcher:
 
     # -- what kio decodes ----------------------------------------------------------------------------------------
 
-    def _later(self, handler: Handler, request: Request, body: memoryview) -> Work:
-        return partial(self._answer, handler, request, body)
+    def _later(self, row: Awaited[Any], request: Request, body: memoryview) -> Work:
+        return partial(self._answer, row, request, body)
 
-    async def _answer(self, handler: Handler, request: Request, body: memoryview) -> None:
+    async def _answer(self, row: Awaited[Any], request: Request, body: memoryview) -> None:
         await self._slices.begin()
         if request.api_key in READING:
             request.check_wanted()
-        values = await self._values_of(handler, request, body)
+        values = await self._values_of(row, request, body)
         steps = write_response_in_steps(request.api_key, request.version, values)
         encoded = await self._slices.finish(steps, request.check_wanted)
         request.errors = encoded.errors or None
@@ -205,14 +217,12 @@ class Dispatcher:
 
     async def values_for(self, request: Request, body: memoryview) -> Values:
         """What the coroutine that serves a request returns: for tests that change it before it is told."""
-        handler = self.routes[request.api_key].handler
-        assert isinstance(handler, partial)
-        return await self._values_of(handler.args[0], request, body)
+        return await self._values_of(self.awaited[request.api_key], request, body)
 
-    async def _values_of(self, handler: Handler, request: Request, body: memoryview) -> Values:
-        steps = decode_request_in_steps(request.api_key, request.version, body)
+    async def _values_of(self, row: Awaited[_View], request: Request, body: memoryview) -> Values:
+        steps = decode_view_in_steps(request.api_key, request.version, body, row.view)
         check = request.check_wanted if request.api_key in READING else _go_on
-        return await handler(request, await self._slices.finish(steps, check))
+        return await row.handler(request, await self._slices.finish(steps, check))
 
     async def stop(self) -> None:
         """Ends what is still being worked on."""

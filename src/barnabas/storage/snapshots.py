@@ -36,7 +36,8 @@ class Snapshots:
         return copied
 
     def take_over(self, copied: "Snapshots") -> None:
-        self._offsets, self._unsynced = copied._offsets, copied._unsynced
+        self._offsets = copied._offsets  # noqa: SLF001 - another of this class
+        self._unsynced = copied._unsynced  # noqa: SLF001
 
     @property
     def offsets(self) -> tuple[Offset, ...]:

@@ -11,7 +11,7 @@ and clearing, which any thread may do.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from threading import Lock
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from barnabas.base.errors import BarnabasError
 from barnabas.broker.dispatch import Dispatcher, Values
@@ -21,15 +21,33 @@ from barnabas.wire.codecs import REFERENCE
 from barnabas.wire.commit import OffsetCommit
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.fetch import Fetch, FetchResult, decode_fetch
-from barnabas.wire.messages import decode_request, write_response
+from barnabas.wire.heartbeat import HeartbeatRequest
+from barnabas.wire.join_group import decode_join_group_request
+from barnabas.wire.messages import decode_view, write_response
 from barnabas.wire.produce import Produce, ProduceResult
+from barnabas.wire.request_views import (
+    AlterConfigsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteGroupsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+    IncrementalAlterConfigsRequest,
+    InitProducerIdRequest,
+    LeaveGroupRequest,
+    OffsetDeleteRequest,
+)
 
 _MESSAGE: Final = "a test asked for this error"
 _NO_ACKS: Final = 0
 
+_View = TypeVar("_View")
 
-Act: TypeAlias = Callable[[Request, Any], object]
+Act: TypeAlias = Callable[[Request, object], object]
 """What is done to a request, given its request object, instead of serving it."""
+Refusal: TypeAlias = Callable[[Request, memoryview, ErrorCode], Values]
+"""Makes the answer that says no, from the request's body."""
 
 
 class FaultInjected(BarnabasError):  # noqa: N818 - it is what happened
@@ -49,7 +67,7 @@ class Fault:
     def is_used_up(self) -> bool:
         return self._times is not None and self.used >= self._times
 
-    def takes(self, request: Request, asked: Any) -> bool:
+    def takes(self, request: Request, asked: object) -> bool:
         if self.is_used_up or self._api not in (None, request.api_key):
             return False
         self.used += 1
@@ -91,14 +109,14 @@ class Faults:
         return self._add(api, times, lambda request, _: request.refuse(FaultInjected("a test dropped the request")))
 
     def lose_answers(self, api: ApiKey | None, times: int | None) -> Fault:
-        def lose(request: Request, asked: Any) -> None:
+        def lose(request: Request, asked: object) -> None:
             request.lose_answer(FaultInjected("a test lost the answer"))
             self._serve(request, asked)
 
         return self._add(api, times, lose)
 
     def delay(self, api: ApiKey | None, seconds: float, times: int | None) -> Fault:
-        def delay(request: Request, asked: Any) -> None:
+        def delay(request: Request, asked: object) -> None:
             self._require_dispatcher().loop.call_later(seconds, self._serve, request, asked)
 
         return self._add(api, times, delay)
@@ -109,7 +127,7 @@ class Faults:
             self._keep((*self._faults, fault))
         return fault
 
-    def _take(self, request: Request, asked: Any) -> bool:
+    def _take(self, request: Request, asked: object) -> bool:
         is_taken = any(fault.takes(request, asked) for fault in self._faults)
         if is_taken:
             with self._lock:
@@ -120,36 +138,51 @@ class Faults:
         assert self._dispatcher is not None, "requests come through a dispatcher"
         return self._dispatcher
 
-    def _serve(self, request: Request, asked: Any) -> None:
+    def _serve(self, request: Request, asked: object) -> None:
         request.attempt(lambda: self._require_dispatcher().serve(request, asked))
 
     # -- refusals ------------------------------------------------------------------------------------------------
 
-    def _refuse(self, request: Request, asked: Any, error: ErrorCode) -> None:
+    def _refuse(self, request: Request, asked: object, error: ErrorCode) -> None:
         if isinstance(asked, Produce):
             _refuse_produce(request, asked, error)
-        elif request.api_key == ApiKey.FETCH:
+        elif isinstance(asked, Fetch):
             _refuse_fetch(request, asked, error)
         elif isinstance(asked, OffsetCommit):
             _refuse_commit(request, asked, error)
-        elif request.api_key == ApiKey.HEARTBEAT:
-            request.respond(write_response(request.api_key, request.version, {"error_code": error}))
-        elif request.api_key in _REFUSALS:
-            values = _REFUSALS[request.api_key](decode_request(request.api_key, request.version, asked), error)
-            request.respond(write_response(request.api_key, request.version, values))
+        elif isinstance(asked, HeartbeatRequest):
+            _respond(request, {"error_code": error})
         elif not APIS[request.api_key].serves(request.version):
             self._serve(request, asked)
         else:
-            answering = self._require_dispatcher().values_for(request, asked)
+            assert isinstance(asked, memoryview), "what is not decoded yet"
+            self._refuse_body(request, asked, error)
+
+    def _refuse_body(self, request: Request, body: memoryview, error: ErrorCode) -> None:
+        if request.api_key == ApiKey.FETCH:
+            _refuse_fetch(request, decode_fetch(request.version, body), error)
+        elif request.api_key == ApiKey.JOIN_GROUP:
+            _respond(request, _not_joined(decode_join_group_request(request.version, body).member_id, error))
+        elif request.api_key == ApiKey.API_VERSIONS:
+            _respond(request, {"error_code": error, "api_keys": []})
+        elif request.api_key == ApiKey.SYNC_GROUP:
+            _respond(request, {"error_code": error, "assignment": b""})
+        elif request.api_key in _REFUSALS:
+            _respond(request, _REFUSALS[request.api_key](request, body, error))
+        else:
+            answering = self._require_dispatcher().values_for(request, body)
             task = asyncio.ensure_future(_answer_with(error, request, answering))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
 
+def _respond(request: Request, values: Values) -> None:
+    request.respond(write_response(request.api_key, request.version, values))
+
+
 async def _answer_with(error: ErrorCode, request: Request, answering: Awaitable[Values]) -> None:
     try:
-        values = _with_error(await answering, error)
-        request.respond(write_response(request.api_key, request.version, values))
+        _respond(request, _with_error(await answering, error))
     except BarnabasError as problem:
         request.refuse(problem)
 
@@ -171,9 +204,8 @@ def _refuse_produce(request: Request, produce: Produce, error: ErrorCode) -> Non
     request.answer(REFERENCE.produced(request.version, request.correlation_id, 0, produce.batches, results))
 
 
-def _refuse_fetch(request: Request, asked: Fetch | memoryview, error: ErrorCode) -> None:
+def _refuse_fetch(request: Request, fetch: Fetch, error: ErrorCode) -> None:
     """Of the partitions that the request names; one that relies on its session alone is refused as a whole."""
-    fetch = decode_fetch(request.version, asked) if isinstance(asked, memoryview) else asked
     results = [(one.key, FetchResult(None, error_code=error)) for one in fetch.wanted]
     code = ErrorCode.NONE if results else error
     frame = REFERENCE.fetched(request.version, request.correlation_id, 0, 0, results, error_code=code)
@@ -186,11 +218,11 @@ def _refuse_commit(request: Request, commit: OffsetCommit, error: ErrorCode) -> 
     request.answer(REFERENCE.committed(request.version, request.correlation_id, 0, results))
 
 
-def _created_partitions(asked: Any, error: ErrorCode) -> Values:
+def _created_partitions(asked: CreatePartitionsRequest, error: ErrorCode) -> Values:
     return {"results": [{"name": one.name, "error_code": error, "error_message": _MESSAGE} for one in asked.topics]}
 
 
-def _created_topics(asked: Any, error: ErrorCode) -> Values:
+def _created_topics(asked: CreateTopicsRequest, error: ErrorCode) -> Values:
     return {
         "topics": [
             {"name": one.name, "error_code": error, "error_message": _MESSAGE, "configs": []} for one in asked.topics
@@ -198,20 +230,17 @@ def _created_topics(asked: Any, error: ErrorCode) -> Values:
     }
 
 
-def _deleted_topics(asked: Any, error: ErrorCode) -> Values:
-    if hasattr(asked, "topic_names"):
-        wanted = [(name, None) for name in asked.topic_names]
-    else:
-        wanted = [(one.name, one.topic_id) for one in asked.topics]
+def _deleted_topics(asked: DeleteTopicsRequest, error: ErrorCode) -> Values:
+    wanted = [*asked.topics, *(DeleteTopicState(name, None) for name in asked.topic_names)]
     return {
         "responses": [
-            {"name": name, "topic_id": topic_id, "error_code": error, "error_message": _MESSAGE}
-            for name, topic_id in wanted
+            {"name": one.name, "topic_id": one.topic_id, "error_code": error, "error_message": _MESSAGE}
+            for one in wanted
         ]
     }
 
 
-def _deleted_records(asked: Any, error: ErrorCode) -> Values:
+def _deleted_records(asked: DeleteRecordsRequest, error: ErrorCode) -> Values:
     return {
         "topics": [
             {
@@ -226,11 +255,11 @@ def _deleted_records(asked: Any, error: ErrorCode) -> Values:
     }
 
 
-def _no_producer_id(asked: Any, error: ErrorCode) -> Values:
+def _no_producer_id(asked: InitProducerIdRequest, error: ErrorCode) -> Values:
     return {"error_code": error, "producer_id": -1, "producer_epoch": -1}
 
 
-def _altered_configs(asked: Any, error: ErrorCode) -> Values:
+def _altered_configs(asked: AlterConfigsRequest | IncrementalAlterConfigsRequest, error: ErrorCode) -> Values:
     return {
         "responses": [
             {
@@ -244,38 +273,36 @@ def _altered_configs(asked: Any, error: ErrorCode) -> Values:
     }
 
 
-def _not_joined(asked: Any, error: ErrorCode) -> Values:
-    return {"error_code": error, "protocol_name": "", "leader": "", "member_id": asked.member_id, "members": []}
+def _not_joined(member_id: str, error: ErrorCode) -> Values:
+    return {"error_code": error, "protocol_name": "", "leader": "", "member_id": member_id, "members": []}
 
 
-def _not_synced(asked: Any, error: ErrorCode) -> Values:
-    return {"error_code": error, "assignment": b""}
-
-
-def _not_left(asked: Any, error: ErrorCode) -> Values:
+def _not_left(asked: LeaveGroupRequest, error: ErrorCode) -> Values:
     return {"error_code": error, "members": []}
 
 
-def _offsets_not_deleted(asked: Any, error: ErrorCode) -> Values:
+def _offsets_not_deleted(asked: OffsetDeleteRequest, error: ErrorCode) -> Values:
     return {"error_code": error, "topics": []}
 
 
-def _groups_not_deleted(asked: Any, error: ErrorCode) -> Values:
+def _groups_not_deleted(asked: DeleteGroupsRequest, error: ErrorCode) -> Values:
     return {"results": [{"group_id": group_id, "error_code": error} for group_id in asked.groups_names]}
 
 
-_REFUSALS: Final[Mapping[int, Callable[[Any, ErrorCode], Values]]] = {
-    ApiKey.JOIN_GROUP: _not_joined,
-    ApiKey.LEAVE_GROUP: _not_left,
-    ApiKey.SYNC_GROUP: _not_synced,
-    ApiKey.DELETE_GROUPS: _groups_not_deleted,
-    ApiKey.OFFSET_DELETE: _offsets_not_deleted,
-    ApiKey.CREATE_TOPICS: _created_topics,
-    ApiKey.DELETE_TOPICS: _deleted_topics,
-    ApiKey.CREATE_PARTITIONS: _created_partitions,
-    ApiKey.DELETE_RECORDS: _deleted_records,
-    ApiKey.INIT_PRODUCER_ID: _no_producer_id,
-    ApiKey.ALTER_CONFIGS: _altered_configs,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _altered_configs,
+def _refusal(view: type[_View], make: Callable[[_View, ErrorCode], Values]) -> Refusal:
+    """How an API that changes something says no."""
+    return lambda request, body, error: make(decode_view(request.api_key, request.version, body, view), error)
+
+
+_REFUSALS: Final[Mapping[int, Refusal]] = {
+    ApiKey.LEAVE_GROUP: _refusal(LeaveGroupRequest, _not_left),
+    ApiKey.DELETE_GROUPS: _refusal(DeleteGroupsRequest, _groups_not_deleted),
+    ApiKey.OFFSET_DELETE: _refusal(OffsetDeleteRequest, _offsets_not_deleted),
+    ApiKey.CREATE_TOPICS: _refusal(CreateTopicsRequest, _created_topics),
+    ApiKey.DELETE_TOPICS: _refusal(DeleteTopicsRequest, _deleted_topics),
+    ApiKey.CREATE_PARTITIONS: _refusal(CreatePartitionsRequest, _created_partitions),
+    ApiKey.DELETE_RECORDS: _refusal(DeleteRecordsRequest, _deleted_records),
+    ApiKey.INIT_PRODUCER_ID: _refusal(InitProducerIdRequest, _no_producer_id),
+    ApiKey.ALTER_CONFIGS: _refusal(AlterConfigsRequest, _altered_configs),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _refusal(IncrementalAlterConfigsRequest, _altered_configs),
 }
-"""APIs that change something, and how they say no."""

@@ -1,8 +1,9 @@
 """Every message but Produce and Fetch: decoded and encoded through kio, which has Kafka's schemas as classes.
 
-`kio.schema.metadata.v12.MetadataRequest` is one class for one version, so a handler sees only the fields that the
-version has. Two shapes differ from Kafka's JSON: durations are `timedelta` (`timeout`, not `timeout_ms`), and a zero
-UUID is None.
+`kio.schema.metadata.v12.MetadataRequest` is one class for one version, with the fields that the version has. Two
+shapes differ from Kafka's JSON: durations are `timedelta` (`timeout`, not `timeout_ms`), and a zero UUID is None. A
+handler gets a request as a view instead (`decode_view_in_steps`), which is one class for all versions
+(`request_views`).
 
 kio's messages are imported per API and version on first use, since all of them take most of a second. What `reader`
 cannot read is `MalformedRequest` or `MalformedResponse`. Bytes after the message are ignored, as Kafka ignores them.
@@ -19,7 +20,7 @@ import re
 from functools import cache
 from importlib import import_module
 from io import BytesIO
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from kio.serial import entity_writer
 
@@ -39,18 +40,30 @@ REQUEST_ELEMENTS_MAX: Final = 50_000
 """Of all arrays of a request together. No client names as many things at once; without a bound the few bytes that each
 takes on the wire would become gigabytes of objects."""
 
+_View = TypeVar("_View")
+
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def decode_request(api_key: int, version: int, body: Buffer) -> Message:
-    return finish(decode_request_in_steps(api_key, version, body))
+    """As an instance of kio's class."""
+    return finish(_decode_request(api_key, version, body, None))
 
 
-def decode_request_in_steps(api_key: int, version: int, body: Buffer) -> Steps[Message]:
-    """The message at last, with a pause after every few elements of it."""
+def decode_view(api_key: int, version: int, body: Buffer, view: type[_View]) -> _View:
+    """The request as a handler sees it, all at once."""
+    return finish(decode_view_in_steps(api_key, version, body, view))
+
+
+def decode_view_in_steps(api_key: int, version: int, body: Buffer, view: type[_View]) -> Steps[_View]:
+    """The request as a handler sees it at last, with a pause after every few elements of it."""
+    return _decode_request(api_key, version, body, view)
+
+
+def _decode_request(api_key: int, version: int, body: Buffer, view: Any) -> Steps[Any]:
     schema = request_schema(api_key, version)
     try:
-        message, _ = yield from message_steps(schema)(body, 0, Allowance(REQUEST_ELEMENTS_MAX))
+        message, _ = yield from message_steps(schema, view)(body, 0, Allowance(REQUEST_ELEMENTS_MAX))
     except (*UNREADABLE, OverflowError) as problem:
         raise MalformedRequest(f"{schema.__name__} version {version}: {problem}") from None
     return message

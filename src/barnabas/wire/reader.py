@@ -1,4 +1,4 @@
-"""Reads messages into kio's classes, taking what Apache Kafka takes.
+"""Reads messages into kio's classes or into views (`message_shapes`), taking what Apache Kafka takes.
 
 kio has a native reader, which is not used: it asks for as much memory as an array count claims to need, and when there
 is not so much, the process is aborted. A few bytes from a stranger would end the broker. This reader is built from the
@@ -10,7 +10,8 @@ Kafka 4.3 is:
 - text that is not UTF-8 is read with replacement characters;
 - an error code that is not known counts as UNKNOWN_SERVER_ERROR.
 
-Everything else raises one of `primitives.UNREADABLE`, or `OverflowError` for a time that Python cannot hold.
+Everything else raises one of `primitives.UNREADABLE`, or `OverflowError` for a time that Python cannot hold (in a view
+times are numbers).
 
 A hundred megabytes may hold fifty million topics without a name. So a message with arrays is read in steps, between
 which a broker looks after its other clients, and only up to as many elements as the caller allows.
@@ -23,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from struct import Struct
+from struct import Struct, calcsize
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode as KioErrorCode
@@ -39,6 +40,7 @@ from kio.serial._introspect import (
 )
 
 from barnabas.base.uuid import ZERO_UUID
+from barnabas.wire.message_shapes import Shape, shape_of
 from barnabas.wire.primitives import (
     Buffer,
     read_compact_length,
@@ -118,46 +120,50 @@ class _TaggedField(NamedTuple):
     default: object
 
 
-def message_reader(schema: Any) -> Reader:
+def message_reader(schema: Any, view: Any = None) -> Reader:
     """The reader of one of kio's message classes, or of one nested in a message, however many elements it has."""
-    read = message_steps(schema)
+    read = message_steps(schema, view)
     return lambda data, position: finish(read(data, position, Allowance(len(data))))
 
 
 @cache
-def message_steps(schema: Any) -> SteppedReader:
-    """The same in steps, up to a number of elements."""
-    is_flexible: bool = schema.__flexible__
-    members = _member_readers([field for field in fields(schema) if get_field_tag(field) is None], is_flexible)
-    read_end = _end_reader(schema)
+def message_steps(schema: Any, view: Any = None) -> SteppedReader:
+    """The same in steps, up to a number of elements; with a view, the message as an instance of that."""
+    shape = shape_of(schema, view)
+    members = _member_readers(schema, shape)
+    read_end = _end_reader(schema, shape)
+    make = shape.make
 
     def read_message(data: Buffer, position: int, allowance: Allowance) -> Steps[tuple[Any, int]]:
         values: dict[str, Any] = {}
         for name, read, read_steps in members:
             if read is not None:
                 position = read(data, position, values)
-            else:
-                assert read_steps is not None
-                values[name], position = yield from read_steps(data, position, allowance)
+                continue
+            assert read_steps is not None
+            value, position = yield from read_steps(data, position, allowance)
+            if name is not None:
+                values[name] = value
         position = read_end(data, position, values)
-        return schema(**values), position
+        return make(**values), position
 
     return read_message
 
 
 @cache
-def _flat_reader(schema: Any) -> Reader:
+def _flat_reader(schema: Any, view: Any) -> Reader:
     """Of a message without arrays."""
-    members = _member_readers([field for field in fields(schema) if get_field_tag(field) is None], schema.__flexible__)
-    readers = [read for _, read, _ in members if read is not None]
-    read_end = _end_reader(schema)
+    shape = shape_of(schema, view)
+    readers = [read for _, read, _ in _member_readers(schema, shape) if read is not None]
+    read_end = _end_reader(schema, shape)
+    make = shape.make
 
     def read_message(data: Buffer, position: int) -> tuple[Any, int]:
         values: dict[str, Any] = {}
         for read in readers:
             position = read(data, position, values)
         position = read_end(data, position, values)
-        return schema(**values), position
+        return make(**values), position
 
     return read_message
 
@@ -177,13 +183,13 @@ def _is_flat(schema: Any) -> bool:
     return True
 
 
-def _end_reader(schema: Any) -> MemberReader:
+def _end_reader(schema: Any, shape: Shape) -> MemberReader:
     """Reads the tagged fields, where there can be any."""
     is_flexible: bool = schema.__flexible__
     tagged = {
-        int(tag): _TaggedField(field.name, _tagged_reader(field), get_tagged_field_default(field))
+        int(tag): _TaggedField(place.name, _tagged_reader(field, place.view), get_tagged_field_default(field))
         for field in fields(schema)
-        if (tag := get_field_tag(field)) is not None
+        if (tag := get_field_tag(field)) is not None and (place := shape.places[field.name]).name is not None
     }
 
     def read_end(data: Buffer, position: int, values: dict[str, Any]) -> int:
@@ -202,40 +208,52 @@ def _end_reader(schema: Any) -> MemberReader:
 class _Member(NamedTuple):
     """One or more fields, which are read at once or in steps."""
 
-    name: str
+    name: str | None
+    """Of what is read in steps; None when it is dropped."""
     read: MemberReader | None
     read_steps: SteppedReader | None
 
 
-def _member_readers(plain: Sequence["Field[Any]"], is_flexible: bool) -> list[_Member]:
+def _member_readers(schema: Any, shape: Shape) -> list[_Member]:
     """One reader for each run of numbers, and one for each other field."""
+    is_flexible: bool = schema.__flexible__
     readers: list[_Member] = []
     run: list[Field[Any]] = []
-    for field in plain:
+    for field in fields(schema):
+        if get_field_tag(field) is not None:
+            continue
         if isinstance(classify_field(field), PrimitiveField) and get_schema_field_type(field) in _NUMBERS:
             run.append(field)
             continue
         if run:
-            readers.append(_Member("", _numbers_reader(run), None))
+            readers.append(_Member(None, _numbers_reader(run, shape), None))
             run = []
-        steps = _steps_reader(field, is_flexible, is_optional(field))
+        name, view = shape.places[field.name]
+        steps = _steps_reader(field, is_flexible, is_optional(field), view)
         if steps is not None:
-            readers.append(_Member(field.name, None, steps))
+            readers.append(_Member(name, None, steps))
         else:
-            read = _value_reader(field, is_flexible, is_optional(field))
-            readers.append(_Member(field.name, _member_reader(field.name, read), None))
+            read = _value_reader(field, is_flexible, is_optional(field), view)
+            readers.append(_Member(None, _member_reader(name, read), None))
     if run:
-        readers.append(_Member("", _numbers_reader(run), None))
+        readers.append(_Member(None, _numbers_reader(run, shape), None))
     return readers
 
 
-def _numbers_reader(run: Sequence["Field[Any]"]) -> MemberReader:
-    names = tuple(field.name for field in run)
-    numbers = [_NUMBERS[get_schema_field_type(field)] for field in run]
-    layout = Struct(">" + "".join(number.format for number in numbers))
-    conversions = [
-        (name, number.convert) for name, number in zip(names, numbers, strict=True) if number.convert is not None
-    ]
+def _numbers_reader(run: Sequence["Field[Any]"], shape: Shape) -> MemberReader:
+    names: list[str] = []
+    conversions: list[tuple[str, Convert]] = []
+    formats = ""
+    for field in run:
+        name, number = shape.places[field.name].name, _NUMBERS[get_schema_field_type(field)]
+        if name is None:
+            formats += f"{calcsize(number.format)}x"
+            continue
+        names.append(name)
+        formats += number.format
+        if number.convert is not None and not shape.is_view:
+            conversions.append((name, number.convert))
+    layout = Struct(">" + formats)
 
     def read_numbers(data: Buffer, position: int, values: dict[str, Any]) -> int:
         values.update(zip(names, layout.unpack_from(data, position), strict=True))
@@ -246,7 +264,10 @@ def _numbers_reader(run: Sequence["Field[Any]"]) -> MemberReader:
     return read_numbers
 
 
-def _member_reader(name: str, read: Reader) -> MemberReader:
+def _member_reader(name: str | None, read: Reader) -> MemberReader:
+    if name is None:
+        return lambda data, position, _: read(data, position)[1]
+
     def read_member(data: Buffer, position: int, values: dict[str, Any]) -> int:
         values[name], position = read(data, position)
         return position
@@ -254,34 +275,34 @@ def _member_reader(name: str, read: Reader) -> MemberReader:
     return read_member
 
 
-def _tagged_reader(field: "Field[Any]") -> Reader:
+def _tagged_reader(field: "Field[Any]", view: Any) -> Reader:
     # A tagged message is absent rather than null, so there is no mark for null before it.
     is_message = isinstance(classify_field(field), EntityField)
-    return _value_reader(field, is_flexible=True, is_nullable=is_optional(field) and not is_message)
+    return _value_reader(field, is_flexible=True, is_nullable=is_optional(field) and not is_message, view=view)
 
 
-def _value_reader(field: "Field[Any]", is_flexible: bool, is_nullable: bool) -> Reader:
+def _value_reader(field: "Field[Any]", is_flexible: bool, is_nullable: bool, view: Any) -> Reader:
     match classify_field(field):
         case EntityField(schema):
-            read = _flat_reader(schema) if _is_flat(schema) else message_reader(schema)
+            read = _flat_reader(schema, view) if _is_flat(schema) else message_reader(schema, view)
             return _nullable_message(read) if is_nullable else read
         case PrimitiveField():
             return _primitive(get_schema_field_type(field), is_flexible, is_nullable)
         case _:
-            steps = _steps_reader(field, is_flexible, is_nullable)
+            steps = _steps_reader(field, is_flexible, is_nullable, view)
             assert steps is not None, "an array is read in steps"
             return lambda data, position: finish(steps(data, position, Allowance(len(data))))
 
 
-def _steps_reader(field: "Field[Any]", is_flexible: bool, is_nullable: bool) -> SteppedReader | None:
+def _steps_reader(field: "Field[Any]", is_flexible: bool, is_nullable: bool, view: Any) -> SteppedReader | None:
     """For arrays, and None for everything else."""
     match classify_field(field):
         case EntityField() | PrimitiveField():
             return None
         case EntityTupleField(schema):
             if _is_flat(schema):
-                return _array(_flat_reader(schema), is_flexible, is_nullable, together=1)
-            return _array_in_steps(message_steps(schema), is_flexible, is_nullable)
+                return _array(_flat_reader(schema, view), is_flexible, is_nullable, together=1)
+            return _array_in_steps(message_steps(schema, view), is_flexible, is_nullable)
         case _:
             element = _primitive(get_schema_field_type(field), is_flexible, is_nullable=False)
             return _array(element, is_flexible, is_nullable, together=_READ_TOGETHER)

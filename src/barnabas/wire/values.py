@@ -41,6 +41,7 @@ from kio.serial._introspect import (
     is_optional,
 )
 
+from barnabas.wire.message_shapes import plain_name
 from barnabas.wire.primitives import (
     NO_TAGGED_FIELDS,
     TEXT_BYTES_MAX,
@@ -70,7 +71,6 @@ _FORMATS: Final = {
     "timedelta_i32": "i",
     "timedelta_i64": "q",
 }
-_DURATIONS: Final = frozenset({"timedelta_i32", "timedelta_i64"})
 _SEQUENCES: Final = (list, tuple)
 
 
@@ -175,7 +175,7 @@ def _tagged_field(tag: int, field: "Field[Any]") -> _TaggedField:
     # A tagged field is absent rather than null, so there is no mark for null before a message.
     write = _value_writer(field, is_flexible=True, is_nullable=False)
     default = _plain(get_tagged_field_default(field))
-    return _TaggedField(tag, _key(field), write, None if default is None else bytes(_written(write, default)))
+    return _TaggedField(tag, plain_name(field), write, None if default is None else bytes(_written(write, default)))
 
 
 def _write_tagged(tagged: Sequence[_TaggedField], values: Values, encoded: EncodedMessage) -> None:
@@ -225,7 +225,7 @@ def _member_writers(schema: Any) -> list[_Member]:
 
 def _numbers_writer(run: Sequence["Field[Any]"]) -> Writer:
     layout = Struct(">" + "".join(_FORMATS[get_schema_field_type(field)] for field in run))
-    members = [(_key(field), 0 if field.default is MISSING else _plain(field.default)) for field in run]
+    members = [(plain_name(field), 0 if field.default is MISSING else _plain(field.default)) for field in run]
     code_places = [place for place, field in enumerate(run) if get_schema_field_type(field) == "error_code"]
 
     def write_numbers(values: Values, encoded: EncodedMessage) -> None:
@@ -244,7 +244,7 @@ def _numbers_writer(run: Sequence["Field[Any]"]) -> Writer:
 
 
 def _member_writer(field: "Field[Any]", is_flexible: bool) -> Writer:
-    key = _key(field)
+    key = plain_name(field)
     write = _value_writer(field, is_flexible, is_nullable=is_optional(field))
     if field.default is MISSING and field.metadata.get("kafka_type") != "uuid":
 
@@ -261,7 +261,7 @@ def _member_writer(field: "Field[Any]", is_flexible: bool) -> Writer:
 
 
 def _array_member(field: "Field[Any]", schema: Any, is_flexible: bool) -> SteppedWriter:
-    key = _key(field)
+    key = plain_name(field)
     write = _array(schema, is_flexible, is_nullable=is_optional(field))
     if field.default is MISSING:
         return lambda values, encoded: write(values[key], encoded)
@@ -377,10 +377,6 @@ def _is_number(field: "Field[Any]") -> bool:
     return isinstance(classify_field(field), PrimitiveField) and get_schema_field_type(field) in _FORMATS
 
 
-def _key(field: "Field[Any]") -> str:
-    return f"{field.name}_ms" if field.metadata.get("kafka_type") in _DURATIONS else field.name
-
-
 def _plain(value: Any) -> Any:
     """A default of kio's as a plain value."""
     if isinstance(value, timedelta):
@@ -388,5 +384,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_plain(element) for element in value)
     if is_dataclass(value):
-        return {_key(field): _plain(getattr(value, field.name)) for field in fields(value)}
+        return {plain_name(field): _plain(getattr(value, field.name)) for field in fields(value)}
     return value

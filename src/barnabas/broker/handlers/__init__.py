@@ -1,16 +1,19 @@
 """One module for each API that the broker serves, and the one table of all of them.
 
 A handler is a callable: it gets a `Request` and its request object, and rights are asked for before anything is done or
-told. Most are coroutines that return the answer's values by kio's field names, of every version at once;
+told. Most are coroutines (`Awaited`), registered with the view that they get, which is one class for all versions
+(`barnabas.wire.request_views`). They return the answer's values by kio's field names, of every version at once;
 `barnabas.wire.values` leaves out what a version does not have. What the client did wrong is in the values. The direct
 ones (`Direct`: those that come most, or first) are registered with their reference decoder, and answer by themselves,
 at once or when it is time.
+
+A module's text opens with the API's versions and what changes with which, and says what it does not do.
 
 What grows with a list in the request is given as a generator, or asks `Services.slices` between two elements: nobody
 else waits for a long list. What a request names twice is answered once.
 """
 
-from barnabas.broker.dispatch import Direct, Handler
+from barnabas.broker.dispatch import Awaited, Direct, Row, decode_nothing
 from barnabas.broker.handlers.acls import CreateAclsHandler, DeleteAclsHandler, DescribeAclsHandler
 from barnabas.broker.handlers.alter_configs import AlterConfigsHandler
 from barnabas.broker.handlers.api_versions import ApiVersionsHandler
@@ -44,47 +47,56 @@ from barnabas.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpoc
 from barnabas.broker.handlers.produce import ProduceHandler
 from barnabas.broker.handlers.sync_group import SyncGroupHandler
 from barnabas.broker.services import Services
+from barnabas.wire import request_views as views
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.commit import decode_commit
 from barnabas.wire.heartbeat import decode_heartbeat_request
 from barnabas.wire.produce import decode_produce
 
 
-def make_rows(services: Services) -> dict[int, Direct | Handler]:
+def make_rows(services: Services) -> dict[int, Row]:
     """The one place where APIs are registered: by API key, every API that is advertised."""
     return {
         ApiKey.PRODUCE: Direct(ProduceHandler(services), decode_produce),
         ApiKey.FETCH: Direct(FetchHandler(services), decode_fetch_at_once),
-        ApiKey.LIST_OFFSETS: ListOffsetsHandler(services),
-        ApiKey.METADATA: MetadataHandler(services),
+        ApiKey.LIST_OFFSETS: Awaited(views.ListOffsetsRequest, ListOffsetsHandler(services)),
+        ApiKey.METADATA: Awaited(views.MetadataRequest, MetadataHandler(services)),
         ApiKey.OFFSET_COMMIT: Direct(OffsetCommitHandler(services), decode_commit),
-        ApiKey.OFFSET_FETCH: OffsetFetchHandler(services),
-        ApiKey.FIND_COORDINATOR: FindCoordinatorHandler(services),
-        ApiKey.JOIN_GROUP: Direct(JoinGroupHandler(services)),
+        ApiKey.OFFSET_FETCH: Awaited(views.OffsetFetchRequest, OffsetFetchHandler(services)),
+        ApiKey.FIND_COORDINATOR: Awaited(views.FindCoordinatorRequest, FindCoordinatorHandler(services)),
+        ApiKey.JOIN_GROUP: Direct(JoinGroupHandler(services), decode_nothing),
         ApiKey.HEARTBEAT: Direct(HeartbeatHandler(services), decode_heartbeat_request),
-        ApiKey.LEAVE_GROUP: LeaveGroupHandler(services),
-        ApiKey.SYNC_GROUP: Direct(SyncGroupHandler(services)),
-        ApiKey.DESCRIBE_GROUPS: DescribeGroupsHandler(services),
-        ApiKey.LIST_GROUPS: ListGroupsHandler(services),
-        ApiKey.API_VERSIONS: Direct(ApiVersionsHandler(services)),
-        ApiKey.CREATE_TOPICS: CreateTopicsHandler(services),
-        ApiKey.DELETE_TOPICS: DeleteTopicsHandler(services),
-        ApiKey.DELETE_RECORDS: DeleteRecordsHandler(services),
-        ApiKey.INIT_PRODUCER_ID: InitProducerIdHandler(services),
-        ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(services),
-        ApiKey.DESCRIBE_ACLS: DescribeAclsHandler(services),
-        ApiKey.CREATE_ACLS: CreateAclsHandler(services),
-        ApiKey.DELETE_ACLS: DeleteAclsHandler(services),
-        ApiKey.DESCRIBE_CONFIGS: DescribeConfigsHandler(services),
-        ApiKey.ALTER_CONFIGS: AlterConfigsHandler(services),
-        ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsHandler(services),
-        ApiKey.CREATE_PARTITIONS: CreatePartitionsHandler(services),
-        ApiKey.DELETE_GROUPS: DeleteGroupsHandler(services),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: IncrementalAlterConfigsHandler(services),
-        ApiKey.OFFSET_DELETE: OffsetDeleteHandler(services),
-        ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(services),
-        ApiKey.DESCRIBE_PRODUCERS: DescribeProducersHandler(services),
-        ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerGroupHeartbeatHandler(services),
-        ApiKey.LIST_CONFIG_RESOURCES: ListConfigResourcesHandler(services),
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsHandler(services),
+        ApiKey.LEAVE_GROUP: Awaited(views.LeaveGroupRequest, LeaveGroupHandler(services)),
+        ApiKey.SYNC_GROUP: Direct(SyncGroupHandler(services), decode_nothing),
+        ApiKey.DESCRIBE_GROUPS: Awaited(views.DescribeGroupsRequest, DescribeGroupsHandler(services)),
+        ApiKey.LIST_GROUPS: Awaited(views.ListGroupsRequest, ListGroupsHandler(services)),
+        ApiKey.API_VERSIONS: Direct(ApiVersionsHandler(services), decode_nothing),
+        ApiKey.CREATE_TOPICS: Awaited(views.CreateTopicsRequest, CreateTopicsHandler(services)),
+        ApiKey.DELETE_TOPICS: Awaited(views.DeleteTopicsRequest, DeleteTopicsHandler(services)),
+        ApiKey.DELETE_RECORDS: Awaited(views.DeleteRecordsRequest, DeleteRecordsHandler(services)),
+        ApiKey.INIT_PRODUCER_ID: Awaited(views.InitProducerIdRequest, InitProducerIdHandler(services)),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: Awaited(
+            views.OffsetForLeaderEpochRequest, OffsetForLeaderEpochHandler(services)
+        ),
+        ApiKey.DESCRIBE_ACLS: Awaited(views.DescribeAclsRequest, DescribeAclsHandler(services)),
+        ApiKey.CREATE_ACLS: Awaited(views.CreateAclsRequest, CreateAclsHandler(services)),
+        ApiKey.DELETE_ACLS: Awaited(views.DeleteAclsRequest, DeleteAclsHandler(services)),
+        ApiKey.DESCRIBE_CONFIGS: Awaited(views.DescribeConfigsRequest, DescribeConfigsHandler(services)),
+        ApiKey.ALTER_CONFIGS: Awaited(views.AlterConfigsRequest, AlterConfigsHandler(services)),
+        ApiKey.DESCRIBE_LOG_DIRS: Awaited(views.DescribeLogDirsRequest, DescribeLogDirsHandler(services)),
+        ApiKey.CREATE_PARTITIONS: Awaited(views.CreatePartitionsRequest, CreatePartitionsHandler(services)),
+        ApiKey.DELETE_GROUPS: Awaited(views.DeleteGroupsRequest, DeleteGroupsHandler(services)),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: Awaited(
+            views.IncrementalAlterConfigsRequest, IncrementalAlterConfigsHandler(services)
+        ),
+        ApiKey.OFFSET_DELETE: Awaited(views.OffsetDeleteRequest, OffsetDeleteHandler(services)),
+        ApiKey.DESCRIBE_CLUSTER: Awaited(views.DescribeClusterRequest, DescribeClusterHandler(services)),
+        ApiKey.DESCRIBE_PRODUCERS: Awaited(views.DescribeProducersRequest, DescribeProducersHandler(services)),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: Awaited(
+            views.ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatHandler(services)
+        ),
+        ApiKey.LIST_CONFIG_RESOURCES: Awaited(views.ListConfigResourcesRequest, ListConfigResourcesHandler(services)),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: Awaited(
+            views.DescribeTopicPartitionsRequest, DescribeTopicPartitionsHandler(services)
+        ),
     }

@@ -1,14 +1,17 @@
 """DescribeAcls, CreateAcls and DeleteAcls, versions 1 to 3: there are no access control lists here.
 
-SECURITY_DISABLED, as from a Kafka without an authorizer: everybody may do everything, and a tool that asks is told so.
+- The answer is the same in all versions: SECURITY_DISABLED, as from a Kafka without an authorizer. Everybody may do
+  everything, and a tool that asks is told so.
+- Not here: nothing of what is asked for is looked at, but how many things there are to answer.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from barnabas.broker.dispatch import Values
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.request_views import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 _DISABLED: Final = {
     "error_code": ErrorCode.SECURITY_DISABLED,
@@ -19,20 +22,20 @@ _DISABLED: Final = {
 class DescribeAclsHandler:
     def __init__(self, services: Services) -> None: ...
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
+    async def __call__(self, request: Request, asked: DescribeAclsRequest) -> Values:
         return {"throttle_time_ms": request.throttle_ms, **_DISABLED, "resources": []}
 
 
 class CreateAclsHandler:
     def __init__(self, services: Services) -> None: ...
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
+    async def __call__(self, request: Request, asked: CreateAclsRequest) -> Values:
         return {"throttle_time_ms": request.throttle_ms, "results": (_DISABLED for _ in asked.creations)}
 
 
 class DeleteAclsHandler:
     def __init__(self, services: Services) -> None: ...
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
+    async def __call__(self, request: Request, asked: DeleteAclsRequest) -> Values:
         results = ({**_DISABLED, "matching_acls": []} for _ in asked.filters)
         return {"throttle_time_ms": request.throttle_ms, "filter_results": results}

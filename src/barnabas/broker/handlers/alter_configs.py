@@ -1,10 +1,12 @@
 """AlterConfigs, versions 0 to 2: a resource gets these settings and loses all others.
 
-The older of the two APIs; IncrementalAlterConfigs changes single settings and is what tools use today. Levels of
-loggers cannot be changed by this one.
+- All versions are alike. It is the older of the two APIs; IncrementalAlterConfigs changes single settings and is what
+  tools use today.
+- Each resource is changed or refused alone, and answered when the change is in use here.
+- Not here: levels of loggers, and other brokers' own settings.
 """
 
-from typing import Any
+from collections.abc import Iterable
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.settings import SettingTable
@@ -16,6 +18,7 @@ from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.request_views import AlterableConfig, AlterConfigsRequest
 
 
 class AlterConfigsHandler:
@@ -23,7 +26,7 @@ class AlterConfigsHandler:
         self._slices = services.slices
         self._changer = ConfigChanger(services)
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
+    async def __call__(self, request: Request, asked: AlterConfigsRequest) -> Values:
         given = await grouped(self._slices, asked.resources)
         responses = []
         async for resource in self._slices.each(asked.resources):
@@ -47,7 +50,7 @@ class _Replacement:
         return self._configs
 
 
-def _replacement(given: Any) -> _Replacement:
+def _replacement(given: Iterable[AlterableConfig]) -> _Replacement:
     configs: dict[str, str] = {}
     for one in given:
         if one.value is None:

@@ -1,8 +1,11 @@
 """ApiVersions, versions 0 to 4: what this broker serves.
 
-A client that gives no proper name or version of its software gets INVALID_REQUEST and an empty list. A request of a
-version that does not exist is answered, too, so that the client can ask again. Features are those of KRaft clusters:
-there are none, so clients keep to what needs no agreement of the cluster (transactions of version 1, classic groups).
+- From version 3 a client tells its software's name and version; one that gives no proper ones gets INVALID_REQUEST and
+  an empty list.
+- A request of a version that does not exist is answered in the form of version 0, with UNSUPPORTED_VERSION, so that the
+  client can ask again.
+- Not here: features, which are those of KRaft clusters. There are none, so clients keep to what needs no agreement of
+  the cluster (transactions of version 1, classic groups).
 """
 
 from barnabas.broker.request import Request

@@ -1,21 +1,21 @@
 """ConsumerGroupHeartbeat, versions 0 and 1: the newer protocol of consumer groups (KIP-848) does not exist here.
 
-UNSUPPORTED_VERSION, as from a Kafka in which it is turned off. The API is served for this answer alone: a client with
-`group.protocol=consumer` ends at once and says why, where one that finds no such API (librdkafka) waits without a word.
+- The answer is the same in both versions: UNSUPPORTED_VERSION, as from a Kafka in which the protocol is turned off.
+- The API is served for this answer alone: a client with `group.protocol=consumer` ends at once and says why, where one
+  that finds no such API (librdkafka) waits without a word.
 """
-
-from typing import Any
 
 from barnabas.broker.dispatch import Values
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.request_views import ConsumerGroupHeartbeatRequest
 
 
 class ConsumerGroupHeartbeatHandler:
     def __init__(self, services: Services) -> None: ...
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
+    async def __call__(self, request: Request, asked: ConsumerGroupHeartbeatRequest) -> Values:
         return {
             "throttle_time_ms": request.throttle_ms,
             "error_code": ErrorCode.UNSUPPORTED_VERSION,

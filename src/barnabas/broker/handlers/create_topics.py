@@ -1,15 +1,16 @@
 """CreateTopics, versions 2 to 7: new topics, each made or refused alone, and answered when it can be used here.
 
--1 partitions or replicas mean the broker's defaults. A manual assignment stands instead of both, which must then be -1.
-A name that comes twice in a request is refused, as in Kafka, and a request for more than ten thousand partitions as a
-whole. Validate-only does everything but write. From version 5 the answer has the topic's settings.
-
-Policies of the operator's own (`create.topic.policy.class.name`) do not exist.
+- From version 5 the answer has the numbers of partitions and replicas and the topic's settings, from 7 the topic's id.
+- -1 partitions or replicas mean the broker's defaults, in every version. A manual assignment stands instead of both,
+  which must then be -1.
+- A name that comes twice in a request is refused, as in Kafka, and a request for more than ten thousand partitions as a
+  whole. Validate-only does everything but write.
+- Not here: policies of the operator's own (`create.topic.policy.class.name`).
 """
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import topic_name_problem
@@ -19,7 +20,7 @@ from barnabas.broker.authorizer import Operation
 from barnabas.broker.config_views import topic_entries
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.config_resources import check_count
-from barnabas.broker.handlers.deadlines import TIMED_OUT, milliseconds
+from barnabas.broker.handlers.deadlines import TIMED_OUT
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.internal_topics import check_internal_config, internal_defaults
 from barnabas.broker.request import Request
@@ -28,6 +29,7 @@ from barnabas.metadata.placement import PARTITIONS_TOGETHER_MAX
 from barnabas.metadata.topics import TopicPlan, alike_name
 from barnabas.storage.directory import CLUSTER_METADATA
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.request_views import CreatableTopic, CreateTopicsRequest
 
 _DEFAULT: Final = -1
 _TOGETHER_MAX: Final = 32
@@ -38,8 +40,8 @@ class CreateTopicsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
-        timeout_ms = milliseconds(asked.timeout)
+    async def __call__(self, request: Request, asked: CreateTopicsRequest) -> Values:
+        timeout_ms = asked.timeout_ms
         if timeout_ms <= 0:
             return {"topics": ({"name": topic.name, **TIMED_OUT, "configs": []} for topic in asked.topics)}
         once, twice = await self._distinct(asked.topics)
@@ -55,9 +57,9 @@ class CreateTopicsHandler:
         topics += [_refused(name, duplicate) for name in twice]
         return {"throttle_time_ms": request.throttle_ms, "topics": topics}
 
-    async def _distinct(self, topics: Iterable[Any]) -> tuple[list[Any], list[str]]:
+    async def _distinct(self, topics: Iterable[CreatableTopic]) -> tuple[list[CreatableTopic], list[str]]:
         """The topics that are named once, and the names of the others."""
-        once: dict[str, Any] = {}
+        once: dict[str, CreatableTopic] = {}
         twice: dict[str, None] = {}
         async for topic in self._services.slices.each(topics):
             if topic.name in once or topic.name in twice:
@@ -67,7 +69,7 @@ class CreateTopicsHandler:
                 once[topic.name] = topic
         return list(once.values()), list(twice)
 
-    async def _sum(self, topics: Iterable[Any]) -> int:
+    async def _sum(self, topics: Iterable[CreatableTopic]) -> int:
         """The partitions of all of them."""
         total = 0
         async for topic in self._services.slices.each(topics):
@@ -75,7 +77,7 @@ class CreateTopicsHandler:
         return total
 
     async def _create(
-        self, request: Request, topic: Any, timeout_ms: int, *, is_too_much: bool, validate_only: bool
+        self, request: Request, topic: CreatableTopic, timeout_ms: int, *, is_too_much: bool, validate_only: bool
     ) -> Values:
         try:
             if is_too_much:
@@ -90,15 +92,14 @@ class CreateTopicsHandler:
             return _refused(topic.name, error)
         return self._created(plan)
 
-    def _partition_count(self, topic: Any) -> int:
+    def _partition_count(self, topic: CreatableTopic) -> int:
         if topic.assignments:
             return len(topic.assignments)
         if topic.num_partitions == _DEFAULT:
             return self._services.settings.config.num_partitions
-        count: int = topic.num_partitions
-        return max(0, count)
+        return max(0, topic.num_partitions)
 
-    def _plan(self, request: Request, topic: Any) -> TopicPlan:
+    def _plan(self, request: Request, topic: CreatableTopic) -> TopicPlan:
         services = self._services
         if not services.allows_cluster(request, Operation.CREATE):
             services.check_topic(request, Operation.CREATE, topic.name)
@@ -117,7 +118,7 @@ class CreateTopicsHandler:
             factor = config.default_replication_factor
         return services.topics.plan(image, topic.name, partition_count, factor, configs)
 
-    def _checked_configs(self, topic: Any) -> dict[str, str]:
+    def _checked_configs(self, topic: CreatableTopic) -> dict[str, str]:
         check_count(topic.configs)
         configs = dict(internal_defaults(topic.name))
         for one in topic.configs:
@@ -159,9 +160,9 @@ class CreateTopicsHandler:
             }
 
 
-def _groups(topics: Iterable[Any]) -> Iterator[list[Any]]:
+def _groups(topics: Iterable[CreatableTopic]) -> Iterator[list[CreatableTopic]]:
     """Topics that are created at a time. Of two whose names count as the same the second waits, and is refused."""
-    together: dict[str, Any] = {}
+    together: dict[str, CreatableTopic] = {}
     for topic in topics:
         alike = alike_name(topic.name)
         if alike in together or len(together) >= _TOGETHER_MAX:
@@ -172,7 +173,7 @@ def _groups(topics: Iterable[Any]) -> Iterator[list[Any]]:
         yield list(together.values())
 
 
-def _assignments(topic: Any) -> dict[int, tuple[int, ...]]:
+def _assignments(topic: CreatableTopic) -> dict[int, tuple[int, ...]]:
     if topic.replication_factor != _DEFAULT or topic.num_partitions != _DEFAULT:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, "with an assignment, the numbers of partitions and of replicas must be -1"
@@ -181,7 +182,7 @@ def _assignments(topic: Any) -> dict[int, tuple[int, ...]]:
     for one in topic.assignments:
         if one.partition_index in assignments:
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {one.partition_index} is assigned twice")
-        assignments[one.partition_index] = one.broker_ids
+        assignments[one.partition_index] = tuple(one.broker_ids)
     return assignments
 
 

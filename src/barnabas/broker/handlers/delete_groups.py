@@ -1,6 +1,8 @@
-"""DeleteGroups, versions 0 to 2: groups without members are removed, with their offsets."""
+"""DeleteGroups, versions 0 to 2: groups without members are removed, with their offsets.
 
-from typing import Any
+- All versions are alike. Each group is deleted or refused alone; one that the request names twice is answered once.
+- Not here: groups of other types (KIP-848, share groups), which do not exist.
+"""
 
 from barnabas.broker.audit import TEXT_LENGTH_MAX, log_change
 from barnabas.broker.authorizer import Operation
@@ -9,13 +11,14 @@ from barnabas.broker.handlers.group_calls import ask_group
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.request_views import DeleteGroupsRequest
 
 
 class DeleteGroupsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
+    async def __call__(self, request: Request, asked: DeleteGroupsRequest) -> Values:
         results = [
             {"group_id": group_id, "error_code": await self._delete(request, group_id)}
             async for group_id in self._services.slices.each(dict.fromkeys(asked.groups_names))

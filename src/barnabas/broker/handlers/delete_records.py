@@ -1,12 +1,14 @@
 """DeleteRecords, versions 0 to 2: the start of partitions moves up, and what lies before it is gone.
 
-Answered when that is durable: no kill brings the records back. -1 stands for the high watermark. A topic that is only
-compacted is POLICY_VIOLATION, an internal one INVALID_TOPIC_EXCEPTION, an offset beyond the high watermark
-OFFSET_OUT_OF_RANGE; one before the start changes nothing. Segments that lie wholly before the start are removed by the
-next round of retention.
+- All versions are alike.
+- Answered when that is durable: no kill brings the records back. -1 stands for the high watermark; an offset before the
+  start changes nothing. Segments that lie wholly before the start are removed by the next round of retention.
+- A topic that is only compacted is POLICY_VIOLATION, an internal one INVALID_TOPIC_EXCEPTION, an offset beyond the high
+  watermark OFFSET_OUT_OF_RANGE.
+- Not here: the request's timeout, because nothing waits for other brokers.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Offset, TopicPartition
@@ -16,6 +18,7 @@ from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.request_views import DeleteRecordsPartition, DeleteRecordsRequest
 
 _HIGH_WATERMARK: Final = -1
 _NO_OFFSET: Final = -1
@@ -25,9 +28,9 @@ class DeleteRecordsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
+    async def __call__(self, request: Request, asked: DeleteRecordsRequest) -> Values:
         slices = self._services.slices
-        wanted: dict[str, dict[int, Any]] = {}
+        wanted: dict[str, dict[int, DeleteRecordsPartition]] = {}
         async for topic in slices.each(asked.topics):
             wanted.setdefault(topic.name, {}).update({one.partition_index: one for one in topic.partitions})
         topics: list[Values] = []
@@ -46,7 +49,7 @@ class DeleteRecordsHandler:
                 moved[partition] |= {"low_watermark": _NO_OFFSET, "error_code": refusal_of(failure).code}
         return {"throttle_time_ms": request.throttle_ms, "topics": topics}
 
-    def _delete(self, request: Request, topic: str, one: Any) -> dict[str, object]:
+    def _delete(self, request: Request, topic: str, one: DeleteRecordsPartition) -> dict[str, object]:
         try:
             self._services.check_topic(request, Operation.DELETE, topic)
             start = self._move_start(topic, one.partition_index, one.offset)

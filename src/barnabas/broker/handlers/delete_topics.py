@@ -1,7 +1,10 @@
-"""DeleteTopics, versions 1 to 6: topics go by name or, from version 6, by id, each alone.
+"""DeleteTopics, versions 1 to 6: topics go by name or by id, each alone.
 
-Answered when the topic is not served here any more; its files are removed later. `delete.topic.enable` set to false
-refuses everything. A topic that the request names twice is refused and stays.
+- `delete.topic.enable` set to false refuses everything: with TOPIC_DELETION_DISABLED from version 3, with
+  INVALID_REQUEST before.
+- From version 5 the answer has error messages. Topics go by id, too, from version 6.
+- Answered when the topic is not served here any more; its files are removed later. A topic that the request names twice
+  is refused and stays.
 """
 
 import asyncio
@@ -9,7 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from barnabas.base.errors import BarnabasError
@@ -17,12 +20,13 @@ from barnabas.base.texts import shortened
 from barnabas.broker.audit import log_change
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
-from barnabas.broker.handlers.deadlines import TIMED_OUT, milliseconds
+from barnabas.broker.handlers.deadlines import TIMED_OUT
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.groups.partitions import OFFSETS_TOPIC
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.request_views import DeleteTopicsRequest
 
 _TOGETHER_MAX: Final = 32
 """Topics that are deleted at a time: they share one commit of the metadata, and one of the checkpoints."""
@@ -34,8 +38,8 @@ class DeleteTopicsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
-        timeout_ms = milliseconds(asked.timeout)
+    async def __call__(self, request: Request, asked: DeleteTopicsRequest) -> Values:
+        timeout_ms = asked.timeout_ms
         wanted: Iterable[tuple[str | None, UUID | None]]
         if request.version < _BY_ID_FROM:
             wanted = ((name, None) for name in asked.topic_names)
@@ -96,7 +100,7 @@ def _log_deletion(request: Request, name: str) -> None:
         log_change(request, "deleted topic '%s'", name, topic=name)
 
 
-def _check(name: Any, topic_id: UUID | None, *, is_twice: bool) -> None:
+def _check(name: str | None, topic_id: UUID | None, *, is_twice: bool) -> None:
     if name is not None and topic_id is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is given by its name or by its id, not by both")
     if name is None and topic_id is None:

@@ -1,10 +1,11 @@
 """DescribeCluster, versions 0 to 2: cluster id, controller and brokers, by the addresses of the request's listener.
 
-This is a broker's endpoint: who asks for a controller's gets MISMATCHED_ENDPOINT_TYPE. There are no fenced brokers: one
-that is not registered is not there.
+- From version 1 the request says whose endpoints it wants. This is a broker's: who asks for a controller's gets
+  MISMATCHED_ENDPOINT_TYPE.
+- Version 2 asks for fenced brokers, too, of which there are none: one that is not registered is not there.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.operations import NOT_TOLD, cluster_operations
@@ -12,8 +13,8 @@ from barnabas.broker.handlers.topic_views import broker_addresses, controller_id
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.request_views import BROKER_ENDPOINTS, DescribeClusterRequest
 
-_BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
@@ -21,12 +22,11 @@ class DescribeClusterHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
-        endpoint_type = getattr(asked, "endpoint_type", _BROKERS)
-        if endpoint_type == _CONTROLLERS:
+    async def __call__(self, request: Request, asked: DescribeClusterRequest) -> Values:
+        if asked.endpoint_type == _CONTROLLERS:
             return _refused(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is the endpoint of a broker, not of a controller")
-        if endpoint_type != _BROKERS:
-            return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {endpoint_type}")
+        if asked.endpoint_type != BROKER_ENDPOINTS:
+            return _refused(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {asked.endpoint_type}")
         operations = NOT_TOLD
         if asked.include_cluster_authorized_operations:
             operations = cluster_operations(self._services, request)

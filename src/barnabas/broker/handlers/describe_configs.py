@@ -1,18 +1,18 @@
 """DescribeConfigs, versions 1 to 4: the settings of topics and brokers, and the levels of loggers.
 
+- From version 3 the answer has each setting's type and, if asked for, its documentation.
+- A resource that the request names more than once is answered once, with all settings that it was asked for.
+- Not here: passwords are never told. Groups and client metrics have no settings: INVALID_REQUEST.
+
 | resource | named by | answer |
 |---|---|---|
 | TOPIC | its name | every topic setting |
 | BROKER | this broker's id | every setting of the broker |
 | BROKER | nothing | those that were changed for all brokers |
 | BROKER_LOGGER | this broker's id | every logger's level |
-
-Passwords are never told. Groups and client metrics have no settings here: INVALID_REQUEST. A resource that the request
-names more than once is answered once, with all settings that it was asked for.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import topic_name_problem
@@ -31,13 +31,14 @@ from barnabas.broker.loggers import logger_levels
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.request_views import DescribeConfigsRequest, DescribeConfigsResource
 
 
 class DescribeConfigsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
+    async def __call__(self, request: Request, asked: DescribeConfigsRequest) -> Values:
         resources = await grouped(self._services.slices, asked.resources)
         # As in Kafka, one resource of a type that does not exist spoils the whole request.
         is_spoiled = not RESOURCE_TYPES.issuperset(kind for kind, _ in resources)
@@ -48,7 +49,14 @@ class DescribeConfigsHandler:
         return {"throttle_time_ms": request.throttle_ms, "results": results}
 
     def _result(
-        self, request: Request, asked: Any, kind: int, name: str, wanted: frozenset[str], *, is_spoiled: bool
+        self,
+        request: Request,
+        asked: DescribeConfigsRequest,
+        kind: int,
+        name: str,
+        wanted: frozenset[str],
+        *,
+        is_spoiled: bool,
     ) -> Values:
         result: dict[str, object] = {
             "resource_type": kind,
@@ -65,7 +73,9 @@ class DescribeConfigsHandler:
             result["error_code"], result["error_message"] = refusal_of(error)
         return result
 
-    def _describe(self, request: Request, asked: Any, kind: int, name: str, wanted: frozenset[str]) -> Sequence[Values]:
+    def _describe(
+        self, request: Request, asked: DescribeConfigsRequest, kind: int, name: str, wanted: frozenset[str]
+    ) -> Sequence[Values]:
         services = self._services
         if kind == ResourceType.TOPIC:
             services.check_topic(request, Operation.DESCRIBE_CONFIGS, name)
@@ -95,21 +105,23 @@ class DescribeConfigsHandler:
         return broker_entries(services.settings, services.image, services.broker_id)
 
 
-def _wanted(given: Sequence[Any]) -> frozenset[str]:
+def _wanted(given: Sequence[DescribeConfigsResource]) -> frozenset[str]:
     """The names of the settings that are asked for; none means all, as null and an empty list do."""
-    if not all(one.configuration_keys for one in given):
-        return frozenset()
-    return frozenset(key for one in given for key in one.configuration_keys)
+    keys: set[str] = set()
+    for one in given:
+        if not one.configuration_keys:
+            return frozenset()
+        keys.update(one.configuration_keys)
+    return frozenset(keys)
 
 
-def _shown(entries: Sequence[ConfigEntry], asked: Any, wanted: frozenset[str]) -> list[Values]:
+def _shown(entries: Sequence[ConfigEntry], asked: DescribeConfigsRequest, wanted: frozenset[str]) -> list[Values]:
     return [_entry(entry, asked) for entry in entries if not wanted or entry.name in wanted]
 
 
-def _entry(entry: ConfigEntry, asked: Any) -> Values:
+def _entry(entry: ConfigEntry, asked: DescribeConfigsRequest) -> Values:
     synonyms = entry.synonyms if asked.include_synonyms else ()
     is_sensitive = entry.setting.is_sensitive
-    with_documentation = getattr(asked, "include_documentation", False)
     return {
         "name": entry.name,
         "value": entry.shown_value,
@@ -120,7 +132,7 @@ def _entry(entry: ConfigEntry, asked: Any) -> Values:
             {"name": one.name, "value": None if is_sensitive else one.value, "source": one.source} for one in synonyms
         ],
         "config_type": entry.setting.type,
-        "documentation": entry.setting.doc if with_documentation else None,
+        "documentation": entry.setting.doc if asked.include_documentation else None,
     }
 
 

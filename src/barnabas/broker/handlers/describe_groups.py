@@ -1,10 +1,12 @@
 """DescribeGroups, versions 0 to 6: state, members and what they read, for tools.
 
-A group that does not exist is shown as `Dead`; from version 6 on with GROUP_ID_NOT_FOUND. One that the request names
-more than once is shown once.
+- From version 3 a client may ask what it may do to the groups; from 4 members have their instance ids.
+- A group that does not exist is shown as `Dead`; from version 6 on with GROUP_ID_NOT_FOUND and a message. One that the
+  request names more than once is shown once.
+- Not here: groups of other types (KIP-848, share groups), which do not exist.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from barnabas.base.texts import shortened
 from barnabas.broker.authorizer import Operation
@@ -14,6 +16,7 @@ from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.groups.transitions import GroupState
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.request_views import DescribeGroupsRequest
 
 _NOT_FOUND_FROM: Final = 6
 
@@ -22,12 +25,12 @@ class DescribeGroupsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
-        tells_operations = getattr(asked, "include_authorized_operations", False)
+    async def __call__(self, request: Request, asked: DescribeGroupsRequest) -> Values:
+        tells_operations = asked.include_authorized_operations
         groups = (self._describe(request, group_id, tells_operations) for group_id in dict.fromkeys(asked.groups))
         return {"throttle_time_ms": request.throttle_ms, "groups": groups}
 
-    def _describe(self, request: Request, group_id: str, tells_operations: bool) -> dict[str, Any]:
+    def _describe(self, request: Request, group_id: str, tells_operations: bool) -> Values:
         try:
             if not self._services.allows_group(request, Operation.DESCRIBE, group_id):
                 raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -64,7 +67,7 @@ class DescribeGroupsHandler:
         }
 
 
-def _nothing(group_id: str, state: str) -> dict[str, Any]:
+def _nothing(group_id: str, state: str) -> Values:
     return {
         "error_code": ErrorCode.NONE,
         "group_id": group_id,

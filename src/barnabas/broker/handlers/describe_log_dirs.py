@@ -1,13 +1,16 @@
 """DescribeLogDirs, versions 1 to 5: the log directories, how full they are, and which partitions lie there.
 
-No topics in the request (null) mean all. A directory that is offline is told with KAFKA_STORAGE_ERROR. Partitions are
-not moved between directories, so there are no future replicas; `offset_lag` is what is not committed yet.
+- From version 3 there is an error for the whole answer; before, who may not ask is told of no directory. From version 4
+  a directory's total and usable bytes are told, from 5 whether it is cordoned.
+- No topics in the request (null) mean all. A directory that is offline is told with KAFKA_STORAGE_ERROR. `offset_lag`
+  is what is not committed yet.
+- Not here: partitions are not moved between directories, so there are no future replicas.
 """
 
 import asyncio
 import shutil
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
@@ -16,6 +19,7 @@ from barnabas.broker.services import Services
 from barnabas.storage.directory import LogDirectory
 from barnabas.storage.log import Log
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.request_views import DescribableLogDirTopic, DescribeLogDirsRequest
 
 _UNKNOWN_BYTES: Final = -1
 
@@ -24,14 +28,14 @@ class DescribeLogDirsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
+    async def __call__(self, request: Request, asked: DescribeLogDirsRequest) -> Values:
         if not self._services.allows_cluster(request, Operation.DESCRIBE):
             return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
         wanted = None if asked.topics is None else await self._wanted(asked.topics)
         results = [await self._describe(directory, wanted) for directory in self._services.logs.directories]
         return {"throttle_time_ms": request.throttle_ms, "error_code": ErrorCode.NONE, "results": results}
 
-    async def _wanted(self, topics: Iterable[Any]) -> set[tuple[str, int]]:
+    async def _wanted(self, topics: Iterable[DescribableLogDirTopic]) -> set[tuple[str, int]]:
         named = ((topic.topic, index) for topic in topics for index in topic.partitions)
         return {one async for one in self._services.slices.each(named)}
 

@@ -1,10 +1,10 @@
 """DescribeProducers, version 0: who writes to a partition, as far as its leader remembers.
 
-A partition that the request names more than once is described once.
+- A partition that the request names more than once is described once.
+- Not here: there are no transactions yet, but a log that Kafka wrote may have an open one, which is shown.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import topic_name_problem
@@ -15,6 +15,7 @@ from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.storage.producer_state import ProducerState
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.request_views import DescribeProducersRequest
 
 _NO_OFFSET = -1
 
@@ -23,7 +24,7 @@ class DescribeProducersHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
+    async def __call__(self, request: Request, asked: DescribeProducersRequest) -> Values:
         wanted: dict[str, dict[int, None]] = {}
         async for topic in self._services.slices.each(asked.topics):
             wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))

@@ -1,14 +1,16 @@
 """DescribeTopicPartitions, version 0: topics by name in their order, a page at a time.
 
-A page ends after as many partitions as the client asks for, or `max.request.partition.size.limit`, at least one; the
-cursor in the answer says where the next page begins. Without names all topics are described. A cursor before the first
-topic asked for, or at a negative partition, is INVALID_REQUEST.
+- A page ends after as many partitions as the client asks for, or `max.request.partition.size.limit`, at least one; the
+  cursor in the answer says where the next page begins. Without names all topics are described.
+- A cursor before the first topic asked for, or at a negative partition, is INVALID_REQUEST.
+- Not here: eligible leader replicas (KIP-966); their lists are empty.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
-from typing import Any, Final
+from typing import Final
+from uuid import UUID
 
 from barnabas.base.ids import topic_name_problem
 from barnabas.broker.authorizer import Operation
@@ -20,6 +22,7 @@ from barnabas.broker.services import Services
 from barnabas.broker.slices import Slices
 from barnabas.metadata.image import INTERNAL_TOPICS
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.request_views import DescribeTopicPartitionsRequest
 
 _SORTED_TOGETHER: Final = 1000
 
@@ -28,7 +31,7 @@ class DescribeTopicPartitionsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
+    async def __call__(self, request: Request, asked: DescribeTopicPartitionsRequest) -> Values:
         named = [one.name for one in asked.topics]
         cursor = asked.cursor
         if cursor is not None and (cursor.partition_index < 0 or (named and cursor.topic_name not in named)):
@@ -37,10 +40,13 @@ class DescribeTopicPartitionsHandler:
         names = await _sorted(slices, set(named) if named else self._visible(request))
         page = _Page(self._services, request, self._limit(asked.response_partition_limit))
         async for name in slices.each(names):
-            if cursor is not None and name < cursor.topic_name:
-                continue
-            is_first = cursor is not None and name == cursor.topic_name
-            if not page.add(name, cursor.partition_index if is_first else 0):
+            first_partition = 0
+            if cursor is not None:
+                if name < cursor.topic_name:
+                    continue
+                if name == cursor.topic_name:
+                    first_partition = cursor.partition_index
+            if not page.add(name, first_partition):
                 break
         return page.values()
 
@@ -91,7 +97,7 @@ class _Page:
             return False
         return True
 
-    def _add(self, name: str, code: ErrorCode, topic_id: Any = None, partitions: Iterable[Values] = ()) -> None:
+    def _add(self, name: str, code: ErrorCode, topic_id: UUID | None = None, partitions: Iterable[Values] = ()) -> None:
         self._topics.append(
             {
                 "error_code": code,

@@ -1,16 +1,18 @@
 """FindCoordinator, versions 0 to 6: which broker looks after a group.
 
+- From version 1 the key has a type; before, it is a group's. From version 4 the request has many keys.
+- The first question of all makes `__consumer_offsets`, and is answered when it is there. While that cannot be, because
+  too few brokers are there for its replicas, the answer is COORDINATOR_NOT_AVAILABLE, and clients ask again.
+- Not here: transactions and share groups (the key type of version 6).
+
 | key | answer |
 |---|---|
 | a group | the leader of the partition of `__consumer_offsets` that it belongs to |
-| a transaction | TRANSACTIONAL_ID_AUTHORIZATION_FAILED: a producer stops at once; there are no transactions yet |
+| a transaction | TRANSACTIONAL_ID_AUTHORIZATION_FAILED: a producer stops at once |
 | anything else | INVALID_REQUEST |
-
-The first question of all makes `__consumer_offsets`, and is answered when it is there. While that cannot be, because
-too few brokers are there for its replicas, the answer is COORDINATOR_NOT_AVAILABLE, and clients ask again.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from barnabas.base.texts import shortened
 from barnabas.broker.authorizer import Operation
@@ -19,8 +21,8 @@ from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.groups.partitions import OFFSETS_TOPIC
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.request_views import GROUP_KEY, FindCoordinatorRequest
 
-_GROUP: Final = 0
 _TRANSACTION: Final = 1
 _MANY_FROM: Final = 4
 _NOWHERE: Final = {"node_id": -1, "host": "", "port": -1}
@@ -30,25 +32,24 @@ class FindCoordinatorHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
-        key_type = getattr(asked, "key_type", _GROUP)
+    async def __call__(self, request: Request, asked: FindCoordinatorRequest) -> Values:
         if request.version < _MANY_FROM:
-            found = await self._find(request, key_type, asked.key)
+            found = await self._find(request, asked.key_type, asked.key)
             return {"throttle_time_ms": request.throttle_ms, **found}
         keys = self._services.slices.each(asked.coordinator_keys)
-        coordinators = [{"key": key, **await self._find(request, key_type, key)} async for key in keys]
+        coordinators = [{"key": key, **await self._find(request, asked.key_type, key)} async for key in keys]
         return {"throttle_time_ms": request.throttle_ms, "coordinators": coordinators}
 
-    async def _find(self, request: Request, key_type: int, key: str) -> dict[str, Any]:
+    async def _find(self, request: Request, key_type: int, key: str) -> Values:
         try:
             return await self._coordinator(request, key_type, key)
         except KafkaError as error:
             return {**_NOWHERE, "error_code": error.code, "error_message": error.message}
 
-    async def _coordinator(self, request: Request, key_type: int, key: str) -> dict[str, Any]:
+    async def _coordinator(self, request: Request, key_type: int, key: str) -> Values:
         if key_type == _TRANSACTION:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet")
-        if key_type != _GROUP:
+        if key_type != GROUP_KEY:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the key is neither a group's nor a transaction's")
         services = self._services
         if not services.allows_group(request, Operation.DESCRIBE, key):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 from barnabas.base.clock import Moment
@@ -21,11 +21,11 @@ GroupCall: TypeAlias = Callable[[GroupShardState, Token, Moment], Effects]
 """A call on the state with its token and the time."""
 
 
-async def ask_group(services: Services, group_id: str, call: GroupCall) -> Any:
+async def ask_group(services: Services, group_id: str, call: GroupCall) -> object:
     """What the group answers, when it does; KafkaError when there is no answer but an error."""
     coordinator = services.groups.coordinator
     shard = coordinator.shard_for(group_id)
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
     def answer(result: object) -> None:
         if not future.done():  # whoever asked may have gone
@@ -39,7 +39,7 @@ async def ask_group(services: Services, group_id: str, call: GroupCall) -> Any:
 
 
 def ask_group_in_turn(
-    services: Services, request: Request, group_id: str, call: GroupCall, respond: Callable[[Any], None]
+    services: Services, request: Request, group_id: str, call: GroupCall, respond: Callable[[object], None]
 ) -> None:
     """The same for requests that come in storms; this one has been decoded. `respond` gets the answer, or an
     `ErrorCode`, in a turn of its own: a whole group is answered at once.

@@ -1,6 +1,8 @@
-"""Heartbeat, versions 0 to 4: a member is alive, and hears whether its generation is still the one.
+"""Heartbeat, versions 0 to 4: a member is alive, and is told whether its generation is still the one.
 
-Answered in the same tick: thousands of members beat every few seconds.
+- From version 3 a member may have a name of its own (`group.instance.id`).
+- Answered in the same tick: thousands of members beat every few seconds.
+- A coordinator that loads its groups answers NONE, as Kafka does: a member must not be disturbed by a restart.
 """
 
 from barnabas.broker.authorizer import Operation, Resource
@@ -29,7 +31,7 @@ class HeartbeatHandler:
             except KafkaError as error:
                 code = error.code
             if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                code = ErrorCode.NONE  # as Kafka: a member must not be disturbed by a restart of its coordinator
+                code = ErrorCode.NONE
         if code is not ErrorCode.NONE:
             request.add_error(code)
         request.respond(encode_heartbeat_response(request.version, code, request.throttle_ms))

@@ -1,18 +1,19 @@
 """IncrementalAlterConfigs, versions 0 and 1: single settings of topics and brokers, and levels of loggers.
 
+- Both versions are alike.
+- A resource is changed as a whole or not at all, and answered when the change is in use here.
+- Not here: settings of groups and of client metrics, and other brokers' own settings.
+
 | operation | what it does |
 |---|---|
 | SET | gives the setting a value |
 | DELETE | takes the resource's own value away, so that the default holds; fine where there is none |
 | APPEND, SUBTRACT | adds members to a list, or takes them out, beginning with the default where it is not set |
-
-A resource is changed as a whole or not at all, and answered when the change is in use here.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any
 
 from barnabas.base.errors import BarnabasError, InvalidSetting
 from barnabas.base.settings import SettingTable, SettingType
@@ -27,10 +28,11 @@ from barnabas.broker.loggers import ROOT, check_level, set_level
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.request_views import SET_CONFIG, AlterableConfig, IncrementalAlterConfigsRequest
 
 
 class ConfigOperation(IntEnum):
-    SET = 0
+    SET = SET_CONFIG
     DELETE = 1
     APPEND = 2
     SUBTRACT = 3
@@ -41,7 +43,7 @@ class IncrementalAlterConfigsHandler:
         self._services = services
         self._changer = ConfigChanger(services)
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
+    async def __call__(self, request: Request, asked: IncrementalAlterConfigsRequest) -> Values:
         slices = self._services.slices
         given = await grouped(slices, asked.resources)
         responses = []
@@ -61,7 +63,9 @@ class IncrementalAlterConfigsHandler:
             responses.append(response)
         return {"throttle_time_ms": request.throttle_ms, "responses": responses}
 
-    def _change_levels(self, request: Request, name: str, configs: Sequence[Any], *, validate_only: bool) -> None:
+    def _change_levels(
+        self, request: Request, name: str, configs: Sequence[AlterableConfig], *, validate_only: bool
+    ) -> None:
         self._services.check_cluster(request, Operation.ALTER_CONFIGS)
         check_own_id(self._services.broker_id, name)
         for one in configs:
@@ -78,7 +82,7 @@ class IncrementalAlterConfigsHandler:
                 log_change(request, "changed the level of logger %s to %s", one.name, level or "its default")
 
 
-def _check(configs: Sequence[Any]) -> None:
+def _check(configs: Sequence[AlterableConfig]) -> None:
     operations = {operation.value for operation in ConfigOperation}
     names = Counter(one.name for one in configs)
     for one in configs:
@@ -93,19 +97,21 @@ def _check(configs: Sequence[Any]) -> None:
 class _Steps:
     """The operations of a request on one resource."""
 
-    def __init__(self, configs: Sequence[Any]) -> None:
+    def __init__(self, configs: Sequence[AlterableConfig]) -> None:
         self._configs = configs
 
     def __call__(self, before: Configs, table: SettingTable) -> Configs:
         after = dict(before)
         for one in self._configs:
-            match one.config_operation:
-                case ConfigOperation.SET:
-                    after[one.name] = one.value
-                case ConfigOperation.DELETE:
-                    after.pop(one.name, None)
-                case operation:
-                    after[one.name] = _changed_list(table, one.name, after.get(one.name), operation, one.value)
+            if one.config_operation == ConfigOperation.DELETE:
+                after.pop(one.name, None)
+                continue
+            assert one.value is not None, "the request was checked"
+            if one.config_operation == ConfigOperation.SET:
+                after[one.name] = one.value
+            else:
+                have = after.get(one.name)
+                after[one.name] = _changed_list(table, one.name, have, one.config_operation, one.value)
         return after
 
 

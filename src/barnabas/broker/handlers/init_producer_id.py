@@ -1,11 +1,12 @@
 """InitProducerId, versions 0 to 5: an id for an idempotent producer, never given before.
 
-A producer that brings an id and an epoch (from version 3) gets a new id, with which it starts over: the epoch belongs
-to transactions. A transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, at which clients stop at once
-instead of asking again.
+- From version 3 a producer may bring an id and an epoch. It gets a new id, with which it starts over: the epoch belongs
+  to transactions.
+- Not here: transactions. A transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, at which clients
+  stop at once instead of asking again.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.ids import NO_EPOCH, NO_PRODUCER, ProducerId
@@ -16,6 +17,7 @@ from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.metadata.errors import SessionLost
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.request_views import InitProducerIdRequest
 
 _FIRST_EPOCH: Final = 0
 
@@ -24,14 +26,10 @@ class InitProducerIdHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
+    async def __call__(self, request: Request, asked: InitProducerIdRequest) -> Values:
         try:
             self._services.check_cluster(request, Operation.IDEMPOTENT_WRITE)
-            _check(
-                asked.transactional_id,
-                getattr(asked, "producer_id", NO_PRODUCER),
-                getattr(asked, "producer_epoch", NO_EPOCH),
-            )
+            _check(asked)
             producer_id = await self._take()
         except BarnabasError as error:
             return {"error_code": refusal_of(error).code, "producer_id": NO_PRODUCER, "producer_epoch": NO_EPOCH}
@@ -49,10 +47,10 @@ class InitProducerIdHandler:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
 
 
-def _check(transactional_id: str | None, producer_id: ProducerId, producer_epoch: int) -> None:
-    if transactional_id == "":
+def _check(asked: InitProducerIdRequest) -> None:
+    if asked.transactional_id == "":
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id must not be empty")
-    if (producer_id == NO_PRODUCER) != (producer_epoch == NO_EPOCH):
+    if (asked.producer_id == NO_PRODUCER) != (asked.producer_epoch == NO_EPOCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer brings its id and its epoch, or neither")
-    if transactional_id is not None:
+    if asked.transactional_id is not None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported")

@@ -1,7 +1,11 @@
 """JoinGroup, versions 0 to 9: answered when the generation has its members, which may take a rebalance timeout.
 
-From version 4 on, who comes without a member id is given one and joins again with it (KIP-394), unless it has a name of
-its own (`group.instance.id`, version 5). The rules are in `barnabas.groups`.
+- From version 1 a member has a rebalance timeout besides its session timeout; before, one is both.
+- From version 4 on, who comes without a member id is given one and joins again with it (KIP-394), unless it has a name
+  of its own (`group.instance.id`, version 5).
+- The answer has the group's protocol type from version 7. From 8 a member may say why it joins, for the group's story.
+  From 9 a leader that comes back under its own name may be told to assign nothing (KIP-814).
+- Not here: the rules, which are in `barnabas.groups`.
 """
 
 from typing import Final
@@ -32,9 +36,10 @@ class JoinGroupHandler:
     def _join(self, request: Request, body: memoryview) -> None:
         join = _join_request(request, decode_join_group_request(request.version, body))
 
-        def respond(result: JoinResult | ErrorCode) -> None:
+        def respond(result: object) -> None:
             if isinstance(result, ErrorCode):
                 result = JoinResult(result, member_id=join.member_id)
+            assert isinstance(result, JoinResult), "what a group answers to a join"
             if result.error is not ErrorCode.NONE:
                 request.add_error(result.error)
             request.respond(_encoded(request, result))

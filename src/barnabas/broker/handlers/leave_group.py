@@ -1,6 +1,11 @@
-"""LeaveGroup, versions 0 to 5: one member leaves, or from version 3 on several, by id or by their own name."""
+"""LeaveGroup, versions 0 to 5: members leave a group, by id or by their own name.
 
-from typing import Any, Final
+- One member leaves until version 2, and its error is the answer's; from version 3 on several may, each with its own
+  error, and from 5 on with a reason.
+- Not here: more than two thousand members at once, which is INVALID_REQUEST.
+"""
+
+from typing import Final
 
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
@@ -9,6 +14,7 @@ from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.groups.requests import LeaveResult, LeavingMember
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.request_views import LeaveGroupRequest
 
 _MANY_FROM: Final = 3
 _TOGETHER_MAX: Final = 2_000
@@ -19,17 +25,18 @@ class LeaveGroupHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
-        leaving = _leaving(asked)
+    async def __call__(self, request: Request, asked: LeaveGroupRequest) -> Values:
+        leaving = _leaving(request.version, asked)
         try:
             if len(leaving) > _TOGETHER_MAX:
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
             check_group(self._services, request, Operation.READ, asked.group_id)
-            result: LeaveResult = await ask_group(
+            result = await ask_group(
                 self._services,
                 asked.group_id,
                 lambda state, token, now: state.leave(asked.group_id, leaving, token, now),
             )
+            assert isinstance(result, LeaveResult), "what a group answers to a leave"
         except KafkaError as error:
             result = LeaveResult(error.code, ())
         code = result.error
@@ -45,9 +52,7 @@ class LeaveGroupHandler:
         }
 
 
-def _leaving(asked: Any) -> list[LeavingMember]:
-    if hasattr(asked, "members"):
-        return [
-            LeavingMember(one.member_id, one.group_instance_id, getattr(one, "reason", None)) for one in asked.members
-        ]
-    return [LeavingMember(asked.member_id, None)]
+def _leaving(version: int, asked: LeaveGroupRequest) -> list[LeavingMember]:
+    if version < _MANY_FROM:
+        return [LeavingMember(asked.member_id, None)]
+    return [LeavingMember(one.member_id, one.group_instance_id, one.reason) for one in asked.members]

@@ -1,11 +1,12 @@
-"""ListConfigResources, versions 0 and 1: what has settings. No types in the request mean all of them.
+"""ListConfigResources, versions 0 and 1: what has settings.
 
-Version 0 lists subscriptions of client metrics; there are none. A type that does not exist is UNSUPPORTED_VERSION, as
-in Kafka.
+- Version 0 lists subscriptions of client metrics, of which there are none. From version 1 the request has the types of
+  resources; no types mean all of them, and one that does not exist is UNSUPPORTED_VERSION, as in Kafka.
+- Not here: groups and client metrics, which have no settings and are not listed.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
@@ -13,16 +14,21 @@ from barnabas.broker.handlers.config_resources import RESOURCE_TYPES, ResourceTy
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.request_views import ListConfigResourcesRequest
+
+_TYPES_FROM: Final = 1
 
 
 class ListConfigResourcesHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
+    async def __call__(self, request: Request, asked: ListConfigResourcesRequest) -> Values:
         code = ErrorCode.NONE
         resources: Iterable[Values] = ()
-        types = (ResourceType.CLIENT_METRICS,) if request.version == 0 else asked.resource_types or tuple(ResourceType)
+        types: Sequence[int] = asked.resource_types or tuple(ResourceType)
+        if request.version < _TYPES_FROM:
+            types = (ResourceType.CLIENT_METRICS,)
         if not self._services.allows_cluster(request, Operation.DESCRIBE_CONFIGS):
             code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         elif not RESOURCE_TYPES.issuperset(types):

@@ -1,10 +1,11 @@
-"""ListGroups, versions 0 to 5: the groups that this broker coordinates, by state (4) and type (5) if asked so.
+"""ListGroups, versions 0 to 5: the groups that this broker coordinates.
 
-While groups are loading the list would have holes: COORDINATOR_LOAD_IN_PROGRESS.
+- From version 4 a client may choose groups by their state, which the answer has; from 5 by their type, likewise.
+- While groups are loading the list would have holes: COORDINATOR_LOAD_IN_PROGRESS.
+- Not here: groups of other types than the classic one.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
@@ -12,16 +13,17 @@ from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.groups.shard import ShardStatus
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.request_views import ListGroupsRequest
 
 
 class ListGroupsHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
+    async def __call__(self, request: Request, asked: ListGroupsRequest) -> Values:
         slices = self._services.slices
-        states = {state.lower() async for state in slices.each(getattr(asked, "states_filter", ()))}
-        types = {group_type.lower() async for group_type in slices.each(getattr(asked, "types_filter", ()))}
+        states = {state.lower() async for state in slices.each(asked.states_filter)}
+        types = {group_type.lower() async for group_type in slices.each(asked.types_filter)}
         coordinator = self._services.groups.coordinator
         answer = {"throttle_time_ms": request.throttle_ms, "error_code": ErrorCode.NONE, "groups": []}
         if coordinator.is_loading:

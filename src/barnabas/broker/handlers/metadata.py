@@ -1,5 +1,13 @@
 """Metadata, versions 0 to 13: the brokers, and the topics that a client asks for by name, by id, or all.
 
+- The answer has the controller, racks and what is internal from version 1, the cluster's id from 2, offline replicas
+  from 5, leader epochs from 7, topic ids from 10, and an error of its own from 13.
+- From version 4 a client may forbid that topics are made. From 8 it may ask what it may do to topics, and until 10 to
+  the cluster.
+- Brokers are told by the addresses of the listener that the request came in through. What is listed is served here, so
+  that a client can use it at once.
+- Not here: a topic that is made because it was asked for is not waited for; the client asks again.
+
 | topics in the request | answer |
 |---|---|
 | null, in version 0 an empty list | all topics |
@@ -7,13 +15,10 @@
 | names | those; one that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and made meanwhile if that is allowed \
 (`__consumer_offsets` with its own settings) |
 | ids, from version 12 | those; the others are UNKNOWN_TOPIC_ID |
-
-Brokers are told by the addresses of the listener that the request came in through. What is listed is served here, so
-that a client can use it at once.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from barnabas.base.ids import topic_name_problem
@@ -29,9 +34,9 @@ from barnabas.broker.services import Services
 from barnabas.groups.partitions import OFFSETS_TOPIC
 from barnabas.metadata.image import INTERNAL_TOPICS, Topic
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.request_views import MetadataRequest, MetadataRequestTopic
 
 _ALL_BY_NULL_FROM: Final = 1
-_TOPIC_ID_FROM: Final = 10
 _BY_ID_FROM: Final = 12
 
 
@@ -39,18 +44,17 @@ class MetadataHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
+    async def __call__(self, request: Request, asked: MetadataRequest) -> Values:
         answer = _Answer(self._services, request, asked)
         if asked.topics is None or (not asked.topics and request.version < _ALL_BY_NULL_FROM):
             return answer.values(answer.all())
         names: dict[str | None, None] = {}
         ids: dict[UUID, None] = {}
         async for one in self._services.slices.each(asked.topics):
-            topic_id = one.topic_id if request.version >= _TOPIC_ID_FROM else None
-            if topic_id is None:
+            if one.topic_id is None:
                 names[one.name] = None
             else:
-                ids[topic_id] = None
+                ids[one.topic_id] = None
         # Ids stand for names from version 12 on; before, the request has to name every topic and give no id.
         if ids and request.version >= _BY_ID_FROM:
             return answer.values(answer.of_ids(ids))
@@ -59,8 +63,8 @@ class MetadataHandler:
         return answer.values(answer.of_names([name for name in names if name is not None]))
 
 
-def _refused(wanted: Iterable[Any]) -> Values:
-    topics = (
+def _refused(wanted: Iterable[MetadataRequestTopic]) -> Values:
+    topics: Iterator[Values] = (
         {
             "error_code": ErrorCode.INVALID_REQUEST,
             "name": one.name or "",
@@ -75,14 +79,14 @@ def _refused(wanted: Iterable[Any]) -> Values:
 class _Answer:
     """One answer in the making."""
 
-    def __init__(self, services: Services, request: Request, asked: Any) -> None:
+    def __init__(self, services: Services, request: Request, asked: MetadataRequest) -> None:
         self._services = services
         self._request = request
         self._image = services.image
         self._views = PartitionViews(services, request.caller.listener)
-        self._may_create = getattr(asked, "allow_auto_topic_creation", True)
-        self._tells_operations = getattr(asked, "include_topic_authorized_operations", False)
-        self._tells_cluster_operations = getattr(asked, "include_cluster_authorized_operations", False)
+        self._may_create = asked.allow_auto_topic_creation
+        self._tells_operations = asked.include_topic_authorized_operations
+        self._tells_cluster_operations = asked.include_cluster_authorized_operations
 
     def all(self) -> Iterator[Values]:
         for topic in self._image.topics.values():

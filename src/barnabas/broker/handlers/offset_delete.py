@@ -1,6 +1,10 @@
-"""OffsetDelete, version 0: committed offsets are removed, unless members are subscribed to their topic."""
+"""OffsetDelete, version 0: committed offsets are removed, unless members are subscribed to their topic.
 
-from typing import Any, Final
+- Each partition is refused by itself when its topic is unknown here; an error of the group is the whole answer's.
+- Not here: more than five thousand partitions at once, which is INVALID_REQUEST.
+"""
+
+from typing import Final
 
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
@@ -8,6 +12,7 @@ from barnabas.broker.handlers.group_calls import ask_group, check_group
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.request_views import OffsetDeleteRequest
 
 _TOGETHER_MAX: Final = 5_000
 """Partitions of one request, whose offsets are removed at once."""
@@ -17,8 +22,8 @@ class OffsetDeleteHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
-        answer: dict[str, Any] = {
+    async def __call__(self, request: Request, asked: OffsetDeleteRequest) -> Values:
+        answer: dict[str, object] = {
             "throttle_time_ms": request.throttle_ms,
             "error_code": ErrorCode.NONE,
             "topics": [],
@@ -34,11 +39,12 @@ class OffsetDeleteHandler:
             return {**answer, "error_code": ErrorCode.INVALID_REQUEST}
         try:
             check_group(self._services, request, Operation.DELETE, asked.group_id)
-            codes: list[ErrorCode] = await ask_group(
+            codes = await ask_group(
                 self._services,
                 asked.group_id,
                 lambda state, token, _: state.delete_offsets(asked.group_id, allowed, token),
             )
+            assert isinstance(codes, list), "what a group answers: a code for each"
         except KafkaError as error:
             return {**answer, "error_code": error.code}
         by_topic: dict[str, list[Values]] = {}

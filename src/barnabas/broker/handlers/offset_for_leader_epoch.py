@@ -1,11 +1,11 @@
 """OffsetForLeaderEpoch, versions 2 to 4: where an epoch ended, so that a consumer notices when its history was cut.
 
-The answer is the largest epoch not above the one asked for, and the offset at which the next one began, or the log's
-end; -1 and -1 for an epoch that nobody knows.
+- The answer is the largest epoch not above the one asked for, and the offset at which the next one began, or the log's
+  end; -1 and -1 for an epoch that nobody knows.
+- Not here: who asks makes no difference (the replica id of version 3).
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.broker.authorizer import Operation
@@ -14,23 +14,24 @@ from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.request_views import OffsetForLeaderEpochRequest, OffsetForLeaderPartition
 
 
 class OffsetForLeaderEpochHandler:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def __call__(self, request: Request, asked: Any) -> Values:
+    async def __call__(self, request: Request, asked: OffsetForLeaderEpochRequest) -> Values:
         topics = (
             {"topic": topic.topic, "partitions": self._ends(request, topic.topic, topic.partitions)}
             for topic in asked.topics
         )
         return {"throttle_time_ms": request.throttle_ms, "topics": topics}
 
-    def _ends(self, request: Request, topic: str, partitions: Iterable[Any]) -> Iterator[Values]:
+    def _ends(self, request: Request, topic: str, partitions: Iterable[OffsetForLeaderPartition]) -> Iterator[Values]:
         return (self._end(request, topic, one) for one in partitions)
 
-    def _end(self, request: Request, topic: str, one: Any) -> Values:
+    def _end(self, request: Request, topic: str, one: OffsetForLeaderPartition) -> Values:
         try:
             self._services.check_topic(request, Operation.DESCRIBE, topic)
             partition = self._services.replicas.find(topic, one.partition)

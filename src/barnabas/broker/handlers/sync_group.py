@@ -1,6 +1,9 @@
 """SyncGroup, versions 0 to 5: the leader brings everybody's assignment, and everybody gets their own.
 
-Answered when the assignment is in the log.
+- From version 3 a member may have a name of its own (`group.instance.id`). From 5 it says which protocol it follows,
+  and is told; without it, the answer is INCONSISTENT_GROUP_PROTOCOL.
+- Answered when the assignment is in the log.
+- Not here: the rules, which are in `barnabas.groups`.
 """
 
 from barnabas.broker.handlers.group_calls import ask_group_in_turn
@@ -22,9 +25,10 @@ class SyncGroupHandler:
     def _sync(self, request: Request, body: memoryview) -> None:
         sync = SyncRequest(*decode_sync_group_request(request.version, body))
 
-        def respond(result: SyncResult | ErrorCode) -> None:
+        def respond(result: object) -> None:
             if isinstance(result, ErrorCode):
                 result = SyncResult(result)
+            assert isinstance(result, SyncResult), "what a group answers to a sync"
             if result.error is not ErrorCode.NONE:
                 request.add_error(result.error)
             request.respond(

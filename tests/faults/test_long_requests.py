@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -54,10 +54,8 @@ def _fetch() -> dict[str, Any]:
     }
 
 
-def _commit() -> dict[str, Any]:
-    partitions = [
-        {"partition_index": number % WIDE, "committed_offset": 1, "committed_metadata": ""} for number in range(10_000)
-    ]
+def _commit(indexes: Iterable[int]) -> dict[str, Any]:
+    partitions = [{"partition_index": index, "committed_offset": 1, "committed_metadata": ""} for index in indexes]
     return {
         "group_id": "g",
         "generation_id_or_member_epoch": -1,
@@ -120,7 +118,7 @@ LONG: dict[str, tuple[ApiKey, int, Callable[[], dict[str, Any]]]] = {
         lambda: {"topics": [{"name": "wide", "partition_indexes": range(TIMES)}]},
     ),
     "fetch": (ApiKey.FETCH, 12, _fetch),
-    "commit": (ApiKey.OFFSET_COMMIT, 8, _commit),
+    "commit": (ApiKey.OFFSET_COMMIT, 8, lambda: _commit(number % WIDE for number in range(10_000))),
     "more than is read": (ApiKey.METADATA, 9, lambda: {"topics": [{"name": ""}] * 1_000_000}),
 }
 
@@ -186,3 +184,39 @@ def test_nobody_waits_for_a_long_request(tmp_path: Path) -> None:
     slow = {name: seconds for name, (seconds, _) in found.items() if seconds > TURN_SECONDS_MAX}
     assert not slow
     assert all(pings > 3 for name, (_, pings) in found.items() if name != "more than is read"), found
+
+
+def test_nobody_waits_for_the_offsets_of_what_is_deleted(tmp_path: Path) -> None:
+    """A topic goes whose partitions many groups have committed, and groups with many offsets go."""
+    groups = [f"g{number}" for number in range(150)]
+
+    async def scenario() -> dict[str, float]:
+        found = {}
+        settings = {"offsets_topic_replication_factor": "1", "offsets_topic_num_partitions": "2"}
+        async with served_broker(tmp_path, **settings) as broker, connected(broker) as client:
+            await broker.create("wide", WIDE)
+            await broker.find_coordinator()
+            for group in groups:
+                await client.ask(_frame(ApiKey.OFFSET_COMMIT, 8, {**_commit(range(WIDE)), "group_id": group}))
+            state_for = broker.broker.groups.coordinator.state_for
+            assert sum(state_for(group).offset_count(group) for group in groups) == WIDE * len(groups)
+            work = {
+                "groups": (ApiKey.DELETE_GROUPS, 2, {"groups_names": groups[:20]}),
+                "topic": (ApiKey.DELETE_TOPICS, 5, {"topic_names": ["wide"], "timeout_ms": 60_000}),
+            }
+            for name, asked in work.items():
+                gc.collect()
+                with LoopTurns() as turns:
+                    await client.ask(_frame(*asked))
+                    await asyncio.sleep(1)  # offsets of a topic go after the answer
+                found[name] = turns.longest_seconds
+            assert not any(state_for(group).offset_count(group) for group in groups)
+        return found
+
+    gc.disable()
+    try:
+        found = run(scenario())
+    finally:
+        gc.enable()
+    print({name: f"{seconds * 1000:.1f} ms" for name, seconds in found.items()})
+    assert max(found.values()) < TURN_SECONDS_MAX

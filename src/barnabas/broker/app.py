@@ -316,6 +316,7 @@ class Broker:
         self._stack.callback(groups.close)
         groups.follow(self.replicas.image)
         self._run(groups.run())
+        self._run(groups.keep_forgetting())
         self._run(groups.keep_sweeping())
         return groups
 

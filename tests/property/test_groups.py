@@ -284,14 +284,14 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(group=groups)
     def expire(self, group: str) -> None:
-        effects = self.shard.state.expire_offsets(group, self.shard.now)
-        for record in effects.records:
-            change = record.change
-            if isinstance(change, OffsetChange):
-                (value,) = self.shard.state.fetch_offsets(group, change.topic, [change.partition])
-                assert value is not None
-                assert self.shard.now_ms - value.commit_timestamp_ms >= RETENTION_MS
-        self.shard.carry_out(effects)
+        for effects in self.shard.state.expire_offsets(group, self.shard.now):
+            for record in effects.records:
+                change = record.change
+                if isinstance(change, OffsetChange):
+                    (value,) = self.shard.state.fetch_offsets(group, change.topic, [change.partition])
+                    assert value is not None
+                    assert self.shard.now_ms - value.commit_timestamp_ms >= RETENTION_MS
+            self.shard.carry_out(effects)
 
     # --- the world ------------------------------------------------------------------------------------------
 

@@ -268,7 +268,8 @@ class PlayedShard:
         return value.offset if value is not None else None
 
     def expire(self, group_id: str) -> None:
-        self.carry_out(self.state.expire_offsets(group_id, self.now))
+        for effects in self.state.expire_offsets(group_id, self.now):
+            self.carry_out(effects)
 
     def delete_group(self, group_id: str) -> ErrorCode:
         token = self.new_token()

@@ -253,6 +253,7 @@ async def start_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
     core.groups.follow(core.replicas.image)
     group_tasks = site.tasks()
     group_tasks.start(core.groups.run())
+    group_tasks.start(core.groups.keep_forgetting())
     group_tasks.start(core.groups.keep_sweeping())
     return core
 

@@ -18,8 +18,8 @@ first alone; for the expiry of offsets the wall clock's time is a settled one (`
 Not here: authorization, empty group ids, whether topics exist; the handlers do that.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, repeat
 from uuid import UUID
 
 from barnabas.base.clock import Moment
@@ -276,15 +276,30 @@ class GroupShardState:
         effects.replies.append(Reply(token, offset_rules.delete(group, partitions, effects)))
         return self.groups.sent(group, effects)
 
-    def expire_offsets(self, group_id: str, now: Moment) -> Effects:
-        """Tombstones of what has expired, and of the group when it is empty and has no offset left."""
-        step = Step(self.settings, now)
+    def expire_offsets(self, group_id: str, now: Moment) -> Iterator[Effects]:
+        """Tombstones of what has expired, and of the group when it is empty and has no offset left.
+
+        Of very many offsets a few at a time; the state may change in between. Such a group goes at a later look.
+        """
         group = self._groups.get(group_id)
         if group is None or group.in_flight:
-            return step.effects
-        if offset_rules.expire(group, step) and group.state is GroupState.EMPTY and not group.pending:
-            step.write(group, None)
-        return self.groups.sent(group, step.effects)
+            return
+        is_small = self.offset_count(group_id) <= offset_rules.TOGETHER_MAX
+        own: dict[int, Effects] = {}
+        offsets = offset_rules.list_offsets(group)
+        while True:
+            step = Step(self.settings, now)
+            together = list(islice(offsets, offset_rules.TOGETHER_MAX))
+            unchanged = [one for one in together if group.offsets.get(one[0], {}).get(one[1]) is one[2]]
+            is_all = offset_rules.expire(group, unchanged, step)
+            if is_all and is_small and group.state is GroupState.EMPTY and not group.pending:
+                step.write(group, None)
+            own[id(step.effects)] = step.effects
+            yield self.groups.sent(group, step.effects)
+            if is_small or not together or self._groups.get(group_id) is not group:
+                return
+            if group.in_flight.keys() - own.keys():  # a commit that came meanwhile may be for any that is left
+                return
 
     def committed_offsets(self, group_id: str) -> Iterator[tuple[str, int, int]]:
         """Topic, partition and offset of every commit of a group. It may go on while the group changes."""
@@ -299,18 +314,35 @@ class GroupShardState:
         group = self._groups.get(group_id)
         return 0 if group is None else sum(map(len, group.offsets.values()))
 
-    def topics_deleted(self, topics: Collection[str]) -> list[Effects]:
-        """Tombstones of all offsets of these topics, for each group apart: together they may be many."""
-        every = []
-        for group in self._groups.values():
-            effects = Effects()
-            for topic, partition in group.offset_keys(topics):
-                offset_rules.bury(group, topic, partition, effects)
-            if effects.records:
-                every.append(self.groups.sent(group, effects))
-        return every
+    def topics_deleted(self, topics: Mapping[str, UUID]) -> Iterator[Effects]:
+        """Tombstones of all offsets of the topics with these ids: for each group apart, and a few at a time.
+
+        The state may change in between: what is committed then for a new topic of the same name stays.
+        """
+        for group in tuple(self._groups.values()):
+            keys = tuple(group.offset_keys(topics))
+            for start in range(0, len(keys) or 1, offset_rules.TOGETHER_MAX):
+                effects = Effects()
+                if self._groups.get(group.group_id) is group:
+                    together = keys[start : start + offset_rules.TOGETHER_MAX]
+                    offset_rules.bury_of_topics(group, together, topics, effects)
+                yield self.groups.sent(group, effects)
 
     # --- groups ---------------------------------------------------------------------------------------------
+
+    def delete_some_offsets(self, group_id: str, token: Token) -> Effects:
+        """Removes a few offsets of a group that is being deleted and has more than one batch takes; answers with an
+        error code."""
+        effects = Effects()
+        group = self._groups.get(group_id)
+        if group is None or group.state is not GroupState.EMPTY:
+            code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else ErrorCode.NON_EMPTY_GROUP
+            effects.replies.append(Reply(token, code))
+            return effects
+        for topic, partition, _ in islice(offset_rules.list_offsets(group), offset_rules.TOGETHER_MAX):
+            offset_rules.bury(group, topic, partition, effects)
+        effects.replies.append(Reply(token, _NONE))
+        return self.groups.sent(group, effects)
 
     def delete_group(self, group_id: str, token: Token) -> Effects:
         """Answers with an error code."""

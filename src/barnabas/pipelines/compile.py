@@ -55,7 +55,7 @@ class Streams(Protocol):
     def name_streams(self, is_named: bool) -> None:
         """Whether the streams from now on are bound to their offsets by name."""
 
-    def stream(self, source: Source, parser: Parser, group: str) -> DataFrame: ...
+    def stream(self, source: Source, parser: Parser, sink: Sink) -> DataFrame: ...
 
     def table(self, source: Source, parser: Parser) -> DataFrame: ...
 
@@ -137,7 +137,7 @@ class Compiler:
         source = self.pipeline.source(name)
         if source is not None:
             parser = Parser(self.pipeline, source, self.directory, self.dead_letter_owner(source) == sink.name)
-            frame = tagged(self._source(source, parser, self.pipeline.query_name(sink)), source=name)
+            frame = tagged(self._source(source, parser, sink), source=name)
         else:
             step = self.pipeline.step(name)
             assert step is not None, "names were checked when the file was read"
@@ -146,14 +146,14 @@ class Compiler:
         frame.createOrReplaceTempView(name)
         return frame
 
-    def _source(self, source: Source, parser: Parser, group: str) -> DataFrame:
+    def _source(self, source: Source, parser: Parser, sink: Sink) -> DataFrame:
         key = "schema"
         try:
             parser.check_schema()
             key = "schema" if source.event_time is None else "event_time"
             if source.is_table:
                 return parser.parse(self.streams.table(source, parser))
-            frame = parser.parse(self.streams.stream(source, parser, group))
+            frame = parser.parse(self.streams.stream(source, parser, sink))
         except (UnreadableSchema, UnsupportedAvro) as error:
             key = error.key if isinstance(error, UnreadableSchema) else "avro_schema"
             raise NotCompiled(Mistake(source.entry.line_of(key), f"source '{source.name}': {error}")) from error

@@ -42,7 +42,12 @@ def test_pipeline_commits_each_batch_once_in_the_middle_at_the_end_and_after_a_r
         running.wait_until(lambda: committed(broker, GROUP) == {0: 57}, "what came meanwhile is committed")
         broker.append("words", [b"word"] * 3)
         running.wait_until(lambda: committed(broker, GROUP) == {0: 60}, "what comes is committed")
-    assert all_commits(broker, GROUP) == [*({0: end} for end in (0, 20, 40, 50)), {0: 50}, {0: 57}, {0: 60}]
+    assert all_commits(broker, GROUP) == [{0: end} for end in (0, 20, 40, 50, 50, 57, 60)]
+
+    # Started again without anything to do, it runs all the same.
+    with RunningPipeline(pipeline_session, file) as running:
+        running.wait_until(lambda: [view.state for view in running.kept.views] == ["running"], "the idle query runs")
+        assert [(view.batch_id, view.input_rows) for view in running.kept.views] == [(-1, 0)]
 
 
 def test_pipeline_with_a_long_trigger_commits_its_batch_at_once(

@@ -4,6 +4,8 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from barnabas.pipelines.nodes import Mistake
@@ -182,6 +184,21 @@ def test_sinks_whose_files_would_lie_in_one_directory_are_refused(
     except InvalidPipeline as error:
         found = error.mistakes
     assert [(one.line, one.message.partition(";")[0]) for one in found] == ([(34, message)] if message else [])
+
+
+def test_column_of_another_type_than_in_the_files_that_are_there_is_refused_unless_one_is_wider(
+    pipeline_session: "SparkSession", tmp_path: Path
+) -> None:
+    (tmp_path / "table").mkdir()
+    files = {"user": pa.array(["u1"]), "number": pa.array([1], pa.int32())}
+    pq.write_table(pa.table(files), tmp_path / "table" / "part.parquet")
+
+    def mistakes(expression: str) -> list[str]:
+        text = VIEWS.replace("SELECT v.user, u.name,", f"SELECT v.user, {expression} AS number, u.name,")
+        return [one.message for one in check(pipeline_session, tmp_path, text)]
+
+    assert mistakes("CAST(1 AS int)") == mistakes("CAST(1 AS bigint)") == mistakes("CAST(1 AS smallint)") == []
+    assert mistakes("'one'") == ["sink 'archive': column 'number' is string, and int32 in the files that are there"]
 
 
 def test_state_without_end_and_misspelt_settings_are_warned_about(

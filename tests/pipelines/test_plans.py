@@ -7,6 +7,7 @@ import pytest
 
 from barnabas.pipelines.nodes import Mistake
 from barnabas.pipelines.spec import read_pipeline
+from tests.support.kafka import PROJECT_DIRECTORY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install barnabas[spark]")
 
+EXAMPLES = PROJECT_DIRECTORY / "examples"
 SHOP = """\
 name: shop
 checkpoint: checkpoint
@@ -176,6 +178,19 @@ def test_change_that_means_other_state_is_refused_in_the_words_of_the_file(
     found = check(pipeline_session, tmp_path, changed)
     assert [mistake for mistake in found if mistake.line == line and message in mistake.message], found
     assert not any("#" in mistake.message for mistake in found), "ids of Spark's are not for people"
+
+
+def test_changed_window_of_the_shipped_metrics_example_is_refused(
+    pipeline_session: "SparkSession", tmp_path: Path
+) -> None:
+    text = (EXAMPLES / "metrics" / "pipeline.yaml").read_text(encoding="utf-8")
+    begin(pipeline_session, tmp_path, text)
+    assert check(pipeline_session, tmp_path, text) == []
+    rules = text.replace("80.0D, 95.0D", "70.0D, 90.0D")
+    assert check(pipeline_session, tmp_path, rules) == [], "rules have no state"
+    messages = [one.message for one in check(pipeline_session, tmp_path, text.replace("'5 seconds'", "'50 seconds'"))]
+    assert messages
+    assert all("now it would compute" in one and "window(samples.at, 50 seconds)" in one for one in messages), messages
 
 
 TWICE = """\

@@ -67,7 +67,6 @@ class Log:
     """One partition's log; the module says what its parts do."""
 
     __slots__ = (
-        "_appending",
         "_clock",
         "_failure",
         "_files",
@@ -77,6 +76,7 @@ class Log:
         "_random",
         "_truncation",
         "_written",
+        "appending",
         "config",
         "directory",
         "doomed",
@@ -130,7 +130,7 @@ class Log:
         self.high_watermark = log_start_offset
         self.end_offset = end_offset
         self.recovery_point = recovery_point
-        self._appending = Appending(clock, producers, epochs, end_offset, self._make_room)
+        self.appending = Appending(clock, producers, epochs, end_offset, self._make_room)
         self._written: Staged | None = None
         """The last write, while it is in memory: until whoever called `write` has told those that wait for records."""
         self._failure: DiskFailed | None = None
@@ -156,7 +156,7 @@ class Log:
     @property
     def staged_end_offset(self) -> Offset:
         """The next offset that an append will get."""
-        return self._appending.end_offset
+        return self.appending.end_offset
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -188,33 +188,26 @@ class Log:
         A retried batch that the log has already is not staged again; the answer says where it is.
         """
         if origin is Origin.CLIENT:
-            return self._appending.from_client(records, leader_epoch, self.config)
-        return self._appending.from_broker(records, leader_epoch, self.config, origin)
-
-    def append_usual(self, batch: Buffer, leader_epoch: LeaderEpoch) -> Appended | None:
-        """Stages what clients send most: one batch that needs nothing but its offsets. One call of the kernel does it.
-
-        None leaves the batch to `check` and `append_accepted`: it is compressed, or large, or something is wrong.
-        """
-        return self._appending.usual(batch, leader_epoch, self.config)
+            return self.appending.from_client(records, leader_epoch, self.config)
+        return self.appending.from_broker(records, leader_epoch, self.config, origin)
 
     def check(self, batch: Buffer) -> BatchCheck:
         """What must be done with a client's batch before `append_accepted` takes it; it may take long."""
-        return self._appending.check(batch, self.config)
+        return self.appending.check(batch, self.config)
 
     def append_accepted(self, accepted: Sequence[AcceptedBatch], leader_epoch: LeaderEpoch) -> Appended:
         """Stages a client's batches that have been checked: all of them, or none."""
-        return self._appending.accepted(accepted, leader_epoch, self.config, Origin.CLIENT)
+        return self.appending.accepted(accepted, leader_epoch, self.config, Origin.CLIENT)
 
     def append_as_follower(self, records: Buffer) -> None:
         """Stages batches that a leader has given their offsets; they are checked, and never changed."""
-        self._appending.from_leader(records)
+        self.appending.from_leader(records)
 
     def _make_room(self, size_bytes: int, max_timestamp: TimestampMs, last_offset: Offset, now_ms: TimestampMs) -> None:
         """Rolls when the active segment must not take this append any more. Refuses it while the log is being cut."""
         if self._truncation is not None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition} is being truncated")
-        active, staged, config = self.segments.active, self._appending.staged, self.config
+        active, staged, config = self.segments.active, self.appending.staged, self.config
         filled_bytes = active.size if staged is None else active.size + staged.size_bytes
         is_due = filled_bytes > 0 and (
             filled_bytes + size_bytes > config.segment_bytes_max
@@ -229,7 +222,7 @@ class Log:
 
     def write(self) -> None:
         """Writes everything staged. When the disk refuses, all of it is undone and the error raised."""
-        appending = self._appending
+        appending = self.appending
         staged, appending.staged = appending.staged, None
         failure, self._failure = self._failure, self.failure
         if staged is not None:
@@ -251,7 +244,7 @@ class Log:
 
     def discard_staged(self) -> None:
         """Takes back everything staged, as if nobody had asked for it: the leadership has ended."""
-        appending = self._appending
+        appending = self.appending
         staged, appending.staged = appending.staged, None
         self._failure = self.failure
         if staged is not None:
@@ -271,7 +264,7 @@ class Log:
             return error
         for completed in staged.aborted:
             active.transaction_index.append(AbortedTransaction.of(completed))
-        self.end_offset = self._appending.end_offset
+        self.end_offset = self.appending.end_offset
         self._written = staged
         self._flushing.messages += staged.messages
         traffic = self.traffic
@@ -282,7 +275,7 @@ class Log:
 
     def roll(self, at_offset: Offset | None = None) -> Segment:
         """Begins a new active segment at the end of the log; the old one is complete from now on."""
-        assert self._appending.staged is None
+        assert self.appending.staged is None
         assert self._truncation is None
         active = self.segments.active
         base_offset = self.end_offset if at_offset is None else at_offset
@@ -371,7 +364,10 @@ class Log:
 
     def must_flush(self, now_ms: SteadyMs) -> bool:
         """Whether `flush.messages` or `flush.ms` want what was written to be durable before it is acknowledged."""
-        return self.recovery_point < self.end_offset and self._flushing.is_asked(self.config, now_ms)
+        flushing, config = self._flushing, self.config
+        return self.recovery_point < self.end_offset and (
+            flushing.messages >= config.flush_messages or now_ms - flushing.flushed_ms >= config.flush_ms
+        )
 
     @property
     def is_flushing(self) -> bool:
@@ -385,7 +381,7 @@ class Log:
 
     def plan_flush(self, *, complete_only: bool = False) -> FlushPlan:
         """What must be synced for the log to be durable up to its present end, or to that of its complete segments."""
-        assert self._appending.staged is None
+        assert self.appending.staged is None
         if self.failure is not None:
             raise self.failure
         if self._truncation is not None:
@@ -523,7 +519,7 @@ class Log:
         return self._truncation
 
     def _end_at(self, offset: Offset) -> None:
-        self.end_offset = self._appending.end_offset = offset
+        self.end_offset = self.appending.end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
 
@@ -552,7 +548,7 @@ class Log:
         self.producers.check_invariants()
         self.epochs.check_invariants()
         assert self.segments[0].base_offset <= self.log_start_offset or not self.segments[0].size
-        assert self.log_start_offset <= self.high_watermark <= self.end_offset <= self._appending.end_offset
+        assert self.log_start_offset <= self.high_watermark <= self.end_offset <= self.appending.end_offset
         assert self.recovery_point <= self.end_offset
-        assert (self._appending.staged is None) == (self._appending.end_offset == self.end_offset)
+        assert (self.appending.staged is None) == (self.appending.end_offset == self.end_offset)
         assert self._written is None or self._written.headers[-1].last_offset + 1 == self.end_offset

@@ -10,7 +10,7 @@
 - A transactional id is refused, with an error at which clients stop at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
 
@@ -40,6 +40,8 @@ _LENGTH_MIN: Final = 14
 """Of a batch in the oldest format."""
 _WRONG_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _AWAITED: Final = ProduceResult()
+_new_tuple: Final[Callable[[type[ProduceResult], tuple[object, ...]], ProduceResult]] = tuple.__new__
+"""Makes a named tuple of all its fields without entering a Python function."""
 
 
 class ProduceHandler:
@@ -223,8 +225,8 @@ class _BatchAppend:
         pending, partition = self._pending, self.partition
         assert partition is not None, "a batch was staged for a partition"
         base_offset, _, append_time_ms, _ = self.appended
-        pending.results[self._place] = ProduceResult(
-            ErrorCode.NONE, base_offset, append_time_ms, partition.log_start_offset
+        pending.results[self._place] = _new_tuple(
+            ProduceResult, (0, base_offset, append_time_ms, partition.log_start_offset, (), None, NO_LEADER)
         )
         pending.waiting -= 1
         if not pending.waiting:

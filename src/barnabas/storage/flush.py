@@ -153,9 +153,11 @@ class Flushing:
         """Whether the topic's settings want a flush before anything more is acknowledged."""
         return self.messages >= config.flush_messages or now_ms - self._flushed_ms >= config.flush_ms
 
-    def nothing(self, end_offset: Offset) -> FlushPlan:
+    def nothing(self, end_offset: Offset, *, is_cancelled: bool = False) -> FlushPlan:
         """A plan without anything to sync."""
-        return FlushPlan(self._files, self._clock, end_offset)
+        plan = FlushPlan(self._files, self._clock, end_offset)
+        plan.is_cancelled = is_cancelled
+        return plan
 
     def plan(self, recovery_point: Offset, end_offset: Offset, *, complete_only: bool) -> FlushPlan:
         """What makes the log durable from the recovery point on: all of it, or only the segments that are complete."""
@@ -218,3 +220,9 @@ class Flushing:
         if self._plan is not None:
             self._plan.cancel()
             self.has_new_names = True
+
+    def cut(self, end_offset: Offset) -> None:
+        """The log is about to end here: what a running plan covers ends here, too."""
+        self.cancel()
+        if self._plan is not None:
+            self._plan.end_offset = min(self._plan.end_offset, end_offset)

@@ -166,6 +166,7 @@ async def _raise_later(controllership: Controllership, watcher: MetadataWatcher,
         await asyncio.sleep(FINISHING_SECONDS)
         with suppress(DiskFailed, SessionLost, BadVersion, NoNode):  # or a topic has changed: the next image has it
             await raise_leader_epochs(controllership, watcher.image, node_id)
+            logger.info("leader epochs are raised: records can be produced again")
             return
 
 

@@ -253,9 +253,9 @@ class Producers:
     def take_over(self, rebuilt: "Producers") -> None:
         """Goes on with what was rebuilt elsewhere: the log was truncated."""
         assert not self._is_recording
-        self._states = rebuilt._states  # noqa: SLF001 - another of this class
-        self._ongoing = rebuilt._ongoing  # noqa: SLF001
-        self._unreplicated = rebuilt._unreplicated  # noqa: SLF001
+        self._states = rebuilt._states
+        self._ongoing = rebuilt._ongoing
+        self._unreplicated = rebuilt._unreplicated
 
     def load(self, states: Iterable[ProducerState]) -> None:
         """Adds what a snapshot holds."""

@@ -36,8 +36,8 @@ class Snapshots:
         return copied
 
     def take_over(self, copied: "Snapshots") -> None:
-        self._offsets = copied._offsets  # noqa: SLF001 - another of this class
-        self._unsynced = copied._unsynced  # noqa: SLF001
+        self._offsets = copied._offsets
+        self._unsynced = copied._unsynced
 
     @property
     def offsets(self) -> tuple[Offset, ...]:

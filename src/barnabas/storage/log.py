@@ -463,6 +463,7 @@ class Log:
         there at once; a worker must run the plan, and `finish_truncation` take it back, before it takes appends again.
         When the disk fails, here or there, the log has to be opened anew.
         """
+        assert self._truncation is None, "one cut at a time"
         self.write()
         if offset >= self.end_offset:
             return None

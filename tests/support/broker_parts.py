@@ -54,12 +54,16 @@ class ServedBroker:
     async def ask_frame(self, key: ApiKey, version: int, request_body: bytes) -> memoryview:
         """The frame of the answer, its header included. The request goes the road of every request."""
         start = request_start(key, version, 1, self.client_id, len(request_body))
-        slot: Any = _FutureSlot()
-        client = self.broker.dispatcher.connect(_Peer())
-        client.on_request(slot, memoryview(bytearray(start + request_body))[LENGTH_BYTES:])
-        reply = await slot.reply
+        reply = await self.send(bytearray(start + request_body))
         whole = reply if isinstance(reply, bytes) else b"".join(_bytes_of(piece) for piece in reply)
         return memoryview(whole)[LENGTH_BYTES:]
+
+    def send(self, frame: bytearray) -> "asyncio.Future[Any]":
+        """A whole frame, on a connection of its own; the future has its answer."""
+        slot: Any = _FutureSlot()
+        self.broker.dispatcher.connect(_Peer()).on_request(slot, memoryview(frame)[LENGTH_BYTES:])
+        future: asyncio.Future[Any] = slot.reply
+        return future
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         answer = await self.ask(

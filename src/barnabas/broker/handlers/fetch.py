@@ -43,7 +43,7 @@ class FetchHandler:
         self.now = services.clock.monotonic
         self._steady_ms = services.clock.steady_ms
         self._sessions = services.fetch_sessions
-        self._codecs = services.codecs
+        self.codecs = services.codecs
         self._wide = WideFetches(self, services.loop, services.slices)
 
     def __call__(self, request: Request, asked: Fetch | memoryview) -> Work | None:
@@ -94,21 +94,10 @@ class FetchHandler:
         is_named = code is ErrorCode.UNKNOWN_SERVER_ERROR and request.version < TOPIC_ID_FROM
         if is_named and len(fetch.wanted) <= WIDE_PARTITIONS:
             results = [(one.key, FetchResult(None, error_code=code)) for one in fetch.wanted]
-        self.send(request, 0, results, (), code)
+        frame = self.codecs.fetched(
+            request.version, request.correlation_id, request.throttle_ms, 0, results, error_code=code
+        )
+        request.answer(frame)  # type: ignore[arg-type] # it is bytes: there are no records
 
     def endpoints_of(self, request: Request, leaders: Sequence[LeaderAndEpoch]) -> Sequence[NodeEndpoint]:
         return self.replicas.endpoints_of(leaders, request.caller.listener)
-
-    def send(
-        self,
-        request: Request,
-        session_id: int,
-        results: Results,
-        leaders: Sequence[LeaderAndEpoch] = (),
-        error_code: int = 0,
-    ) -> None:
-        endpoints = self.endpoints_of(request, leaders) if leaders else ()
-        frame = self._codecs.fetched(
-            request.version, request.correlation_id, request.throttle_ms, session_id, results, endpoints, error_code
-        )
-        request.answer(frame)  # type: ignore[arg-type] # the ranges among the pieces are the slices that the log gave

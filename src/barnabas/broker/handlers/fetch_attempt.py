@@ -181,7 +181,16 @@ class Attempt:
         for found in self.found:
             self.tell(found, results, leaders)
         self.found = []
-        self._handler.send(self.request, 0 if self.plan is None else self.plan.session_id, results, leaders)
+        handler, request = self._handler, self.request
+        frame = handler.codecs.fetched(
+            request.version,
+            request.correlation_id,
+            request.throttle_ms,
+            0 if self.plan is None else self.plan.session_id,
+            results,
+            handler.endpoints_of(request, leaders) if leaders else (),
+        )
+        request.answer(frame)  # type: ignore[arg-type] # the ranges among the pieces are the slices that the log gave
 
     def tell(
         self, found: Found, results: list[tuple[PartitionKey, FetchResult]], leaders: list[LeaderAndEpoch]

@@ -85,7 +85,7 @@ class ProduceHandler:
         if not asked.batches:
             pending.finish()
         for place in range(len(asked.batches)):
-            self._append_one(pending, place)
+            self._append(pending, place)
         return None
 
     async def _serve_wide(self, request: Request, body: memoryview) -> None:
@@ -97,48 +97,48 @@ class ProduceHandler:
         """In the order of the request; ends when nothing is left of it but to wait for the logs."""
         pending = _PendingProduce(self, request, produce)
         async for place in self._services.slices.each(range(len(produce.batches))):
-            self._append_one(pending, place)
+            self._append(pending, place)
 
-    def _append_one(self, pending: "_PendingProduce", place: int) -> None:
+    def _append(self, pending: "_PendingProduce", place: int) -> None:
+        """Stages one batch, or has it staged when its turn comes; or refuses it."""
         append = _BatchAppend(pending, place)
+        produce, request = pending.produce, pending.request
+        topic, index, records = produce.batches[place]
         try:
-            self._append(pending, pending.produce.batches[place], append)
+            if produce.transactional_id is not None:
+                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet")
+            if produce.acks not in _ACKS:
+                raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={produce.acks}")
+            if not self._allows_all:
+                self._services.check_topic(request, Operation.WRITE, self.replicas.topic_name(topic))
+            partition = self.replicas.find(topic, index)
+            if partition.is_internal:
+                raise KafkaError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    f"{partition.name.topic} is internal: only the broker writes to it",
+                )
+            if records is None or len(records) < HEADER_BYTES:
+                records = _only_batch(records)
+            base_offset, length, magic, attributes = _RULED.unpack_from(records)
+            if magic != MAGIC or length != len(records) - PREFIX_BYTES:
+                records = _only_batch(records)
+            if attributes & CODEC_MASK == Codec.ZSTD and request.version < ZSTD_FROM:
+                raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs version {ZSTD_FROM}")
+            if attributes & TRANSACTIONAL:
+                raise KafkaError(
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id"
+                )
+            append.partition = partition  # from here on an error tells where the log starts
+            if base_offset:
+                raise InvalidRecords(f"the base offset of a client's batch is 0, not {base_offset}")
+            if produce.acks == ALL_ACKS:
+                partition.check_in_sync()
+            appended = None
+            if len(produce.batches) == 1 or self._admission.takes_usual(len(records)):
+                appended = partition.append_usual(records)
         except BarnabasError as error:
             append.refuse(error)
-
-    def _append(self, pending: "_PendingProduce", batch: ProduceBatch, append: "_BatchAppend") -> None:
-        topic, index, records = batch
-        produce, version = pending.produce, pending.request.version
-        if produce.transactional_id is not None:
-            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet")
-        if produce.acks not in _ACKS:
-            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={produce.acks}")
-        if not self._allows_all:
-            self._services.check_topic(pending.request, Operation.WRITE, self.replicas.topic_name(topic))
-        partition = self.replicas.find(topic, index)
-        if partition.is_internal:
-            raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is internal: only the broker writes to it"
-            )
-        if records is None or len(records) < HEADER_BYTES:
-            records = _only_batch(records)
-        base_offset, length, magic, attributes = _RULED.unpack_from(records)
-        if magic != MAGIC or length != len(records) - PREFIX_BYTES:
-            records = _only_batch(records)
-        if attributes & CODEC_MASK == Codec.ZSTD and version < ZSTD_FROM:
-            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs version {ZSTD_FROM}")
-        if attributes & TRANSACTIONAL:
-            raise KafkaError(
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id"
-            )
-        append.partition = partition  # from here on an error tells where the log starts
-        if base_offset:
-            raise InvalidRecords(f"the base offset of a client's batch is 0, not {base_offset}")
-        if produce.acks == ALL_ACKS:
-            partition.check_in_sync()
-        appended = None
-        if len(produce.batches) == 1 or self._admission.takes_usual(len(records)):
-            appended = partition.append_usual(records)
+            return
         if appended is None:
             self._admission.admit(partition, records, append)
         else:

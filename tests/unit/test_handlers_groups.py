@@ -2,18 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 from uuid import UUID
+from weakref import ref
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from barnabas.base.metrics import Metrics
-from barnabas.broker.assembly import make_dispatcher
 from barnabas.broker.authorizer import Operation, Resource
+from barnabas.broker.caller import Caller
 from barnabas.broker.request import Request
 from barnabas.groups.history import HISTORY_TOPIC, decode_history
 from barnabas.metadata.table import MemoryTable
@@ -235,18 +234,19 @@ def test_waiting_join_does_not_keep_the_buffer_that_it_arrived_in(tmp_path: Path
         async with served_broker(tmp_path, **ONE) as broker:
             await find(broker)
             await sync(broker, await join(broker))
-            asked: list[Request] = []
-            handle = broker.broker.dispatcher.direct[ApiKey.JOIN_GROUP]
+            bodies: list[ref[memoryview]] = []
+            route = broker.broker.dispatcher.routes[ApiKey.JOIN_GROUP]
+            handle = route.handler
 
-            def handle_and_note(request: Request) -> None:
-                asked.append(request)
-                handle(request)
+            def handle_and_note(request: Request, body: memoryview) -> Any:
+                bodies.append(ref(body))
+                return handle(request, body)
 
-            with patch.dict(broker.broker.dispatcher.direct, {ApiKey.JOIN_GROUP: handle_and_note}):
+            with patch.object(route, "handler", handle_and_note):
                 waiting = asyncio.ensure_future(join(broker))
                 await asyncio.sleep(0)
             assert await group_state(broker) == "PreparingRebalance"
-            assert not asked[0].body
+            assert [body() for body in bodies] == [None]
             broker.broker.groups.close()
             await waiting
 
@@ -435,37 +435,27 @@ def read_story(broker: ServedBroker) -> list[Any]:
 # -- who may -------------------------------------------------------------------------------------------------------
 
 
-class DenyAll:
+class Denying:
+    """Denies everything about these resources."""
+
     allows_all = False
 
-    def allows(self, request: Request, operation: Operation, resource: Resource, name: str) -> bool:
-        return False
+    def __init__(self) -> None:
+        self.denied: set[Resource] = set()
 
-
-class DenyTopics:
-    allows_all = False
-
-    def allows(self, request: Request, operation: Operation, resource: Resource, name: str) -> bool:
-        return resource is not Resource.TOPIC
-
-
-def serve_with(broker: ServedBroker, authorizer: Any) -> None:
-    app, core = broker.broker, broker.broker.running.core
-    services = replace(app.services, authorizer=authorizer)
-    loop = asyncio.get_running_loop()
-    served, wanted = app.dispatcher, make_dispatcher(loop, services, core.tick, core.admission, Metrics())
-    served.handlers, served.direct, served.shortcuts = wanted.handlers, wanted.direct, wanted.shortcuts
-    assert not served.shortcuts, "they ask nobody"
+    def allows(self, caller: Caller, operation: Operation, resource: Resource, name: str) -> bool:
+        return resource not in self.denied
 
 
 def test_who_may_not_is_refused_by_every_api(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with served_broker(tmp_path, **ONE) as broker:
+        authorizer = Denying()
+        async with served_broker(tmp_path, authorizer=authorizer, **ONE) as broker:
             await broker.create("orders")
             await find(broker)
             joined = await join(broker)
             await commit(broker, one_offset(1), group_id="simple")
-            serve_with(broker, DenyAll())
+            authorizer.denied = set(Resource)
             denied = ErrorCode.group_authorization_failed
             assert (await find(broker)).error_code is denied
             assert (await join(broker)).error_code is denied
@@ -483,7 +473,7 @@ def test_who_may_not_is_refused_by_every_api(tmp_path: Path) -> None:
             assert (await broker.ask(ApiKey.OFFSET_DELETE, 0, group_id="g", topics=[])).error_code is denied
             assert (await broker.ask(ApiKey.LIST_GROUPS, 5, states_filter=[], types_filter=[])).groups == ()
 
-            serve_with(broker, DenyTopics())
+            authorizer.denied = {Resource.TOPIC}
             answer = await commit(broker, one_offset(1), group_id="simple")
             assert answer.topics[0].partitions[0].error_code is ErrorCode.topic_authorization_failed
             everything = await broker.ask(ApiKey.OFFSET_FETCH, 7, group_id="simple", topics=None, require_stable=False)

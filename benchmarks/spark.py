@@ -23,6 +23,7 @@ from barnabas.client.blocking import BlockingClient
 from barnabas.client.cluster import Cluster
 from barnabas.records.columns import encode_batches
 from barnabas.wire.produce_request import ProducePartition, ProduceRequest, ProduceTopic
+from benchmarks import spark_start
 from benchmarks.logs import make_columns
 from benchmarks.report import Report, alternating_medians, seconds
 
@@ -49,6 +50,7 @@ def run(report: Report) -> None:
             compare_reads(report, spark, broker.bootstrap)
             compare_streams(report, spark, broker.bootstrap, Path(directory))
             compare_small_batches(report, spark, broker.bootstrap, Path(directory))
+            compare_starts(report, broker.bootstrap, spark_start.QUERIES)
 
 
 @contextmanager
@@ -123,19 +125,25 @@ def compare_reads(report: Report, spark: "SparkSession", bootstrap: str) -> None
 def compare_streams(report: Report, spark: "SparkSession", bootstrap: str, directory: Path) -> None:
     report.say("Spark reads all columns, a stream")
     times: dict[str, list[float]] = {OURS: [], THEIRS: []}
+    in_all: dict[str, list[float]] = {OURS: [], THEIRS: []}
     for turn in range(ROUNDS):
         for kind in times:
             options = {"kafka.bootstrap.servers": bootstrap, "subscribe": TOPIC, "startingOffsets": "earliest"}
             rows = spark.readStream.format(kind).options(**options).load()
             writer = rows.writeStream.format("noop").trigger(availableNow=True)
+            began = time.perf_counter()
             query = writer.option("checkpointLocation", str(directory / f"{kind}-{turn}")).start()
             query.awaitTermination()
-            # The batch that had the records; starting a query costs each of the two the same.
+            in_all[kind].append(time.perf_counter() - began)
+            # The batch that had the records alone; what the start of a query costs is in the other figure.
             durations = [one["durationMs"]["addBatch"] for one in query.recentProgress if one["numInputRows"]]
             times[kind].append(sum(durations) / 1000)
     ours, theirs = statistics.median(times[OURS]), statistics.median(times[THEIRS])
     report.fact("Spark stream, all columns, Barnabas", RECORDS / ours / 1e6, "M rows/s")
     report.fact("Spark stream, all columns, connector", RECORDS / theirs / 1e6, "M rows/s")
+    for kind, who in ((OURS, "Barnabas"), (THEIRS, "connector")):
+        rate = RECORDS / statistics.median(in_all[kind]) / 1e6
+        report.fact(f"Spark stream from its start to its end, {who}", rate, "M rows/s")
     report.at_least("Spark stream, all columns", theirs / ours, "x the connector", 1.3)
 
 
@@ -150,6 +158,12 @@ def compare_small_batches(report: Report, spark: "SparkSession", bootstrap: str,
     report.fact("Spark trigger of a small batch, Barnabas", medians[OURS], "ms")
     report.fact("Spark trigger of a small batch, connector", medians[THEIRS], "ms")
     report.at_most("Spark trigger of a small batch", medians[OURS] / medians[THEIRS], "x the connector", 1.6)
+
+
+def compare_starts(report: Report, bootstrap: str, figures: dict[str, str]) -> None:
+    with BlockingClient(bootstrap) as client:
+        client.create_topic(spark_start.TOPIC, partitions=PARTITIONS)
+    spark_start.compare(report, bootstrap, figures, OURS, THEIRS)
 
 
 def _trigger_times_ms(

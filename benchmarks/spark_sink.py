@@ -16,8 +16,9 @@ from tests.support.broker_process import BrokerProcess
 from barnabas.base.ids import TopicPartition
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.offsets import end_offsets
+from benchmarks import spark_start
 from benchmarks.report import Report, alternating_medians
-from benchmarks.spark import OURS, ROUNDS, THEIRS, spark_with_connector
+from benchmarks.spark import OURS, ROUNDS, THEIRS, compare_starts, spark_with_connector
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,6 +37,7 @@ def run(report: Report) -> None:
             rows.count()
             compare(report, "with keys", rows, broker.bootstrap)
             compare(report, "without keys", rows.select("value"), broker.bootstrap)
+            compare_starts(report, broker.bootstrap, spark_start.WRITES)
 
 
 def compare(report: Report, name: str, rows: "DataFrame", bootstrap: str) -> None:

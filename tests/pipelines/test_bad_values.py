@@ -22,10 +22,12 @@ sources:
   numbers: {topic: numbers, schema: "n bigint NOT NULL, inner struct<a: array<int>>, text string"}
   words: {topic: words, format: text, metadata: [key]}
   people: {topic: people, schema: name string, metadata: [key], tombstones: delete}
+  raw_keys: {topic: words, format: raw, metadata: [key], key_format: raw}
 sinks:
   numbers: {from: numbers, parquet: numbers}
   words: {from: words, parquet: words}
   people: {from: people, topic: copies, key: _key}
+  raw_keys: {from: raw_keys, parquet: raw}
 """
 GOOD = [
     b'{"n": 1}',
@@ -72,6 +74,9 @@ def test_bad_values_become_dead_letters_and_tombstones_do_not(
         (b"ann", b'{"name":"Ann"}'),
         (b"ann", None),
     ]
+    raw = duckdb.sql(f'SELECT value, _key FROM read_parquet("{tmp_path}/raw/*.parquet")').fetchall()
+    assert (b"\xe9", b"k") in raw
+    assert (b"word", b"\xff") in raw
     told = reasons(broker)
     cut = [value for value in told if value.startswith(b'{"n": "xxx')]
     assert len(cut) == 1

@@ -1,12 +1,15 @@
 """What `barnabas pipeline check` finds without running a pipeline, each with its line."""
 
+import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from barnabas.pipelines.nodes import Mistake
-from barnabas.pipelines.spec import read_pipeline
+from barnabas.pipelines.spec import InvalidPipeline, read_pipeline
 from tests.pipelines.samples import VIEWS
 
 if TYPE_CHECKING:
@@ -142,6 +145,60 @@ def test_schema_that_is_no_avro_is_the_files_mistake(
     )
     found = check(pipeline_session, tmp_path, text)
     assert [mistake for mistake in found if mistake.line == 8 and "is not Avro's" in mistake.message], found
+
+
+def test_package_for_avro_that_is_missing_is_found_before_a_run(
+    pipeline_session: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sale.avsc").write_text('{"type": "record", "name": "A", "fields": [{"name": "a", "type": "int"}]}')
+    text = VIEWS.replace(
+        "sources:\n", "sources:\n  sales:\n    topic: views\n    format: avro\n    avro_schema: sale.avsc\n"
+    )
+    assert check(pipeline_session, tmp_path, text) == []
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "fastavro" else find_spec(name))
+    (found,) = check(pipeline_session, tmp_path, text)
+    assert (found.line, found.message) == (
+        7,
+        "source 'sales': format avro needs the package fastavro: pip install fastavro",
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("./table", "sink 'more' writes to the same place as sink 'archive'"),
+        ("link", "sink 'more' writes to the same place as sink 'archive'"),
+        ("table/more", "sink 'more' writes into the directory of, or around that of, sink 'archive'"),
+        ("tables", ""),
+    ],
+)
+def test_sinks_whose_files_would_lie_in_one_directory_are_refused(
+    pipeline_session: "SparkSession", tmp_path: Path, target: str, message: str
+) -> None:
+    (tmp_path / "table").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "table")
+    text = f"{VIEWS}  more: {{from: named, parquet: {target}}}\n"
+    try:
+        found = check(pipeline_session, tmp_path, text)
+    except InvalidPipeline as error:
+        found = error.mistakes
+    assert [(one.line, one.message.partition(";")[0]) for one in found] == ([(34, message)] if message else [])
+
+
+def test_column_of_another_type_than_in_the_files_that_are_there_is_refused_unless_one_is_wider(
+    pipeline_session: "SparkSession", tmp_path: Path
+) -> None:
+    (tmp_path / "table").mkdir()
+    files = {"user": pa.array(["u1"]), "number": pa.array([1], pa.int32())}
+    pq.write_table(pa.table(files), tmp_path / "table" / "part.parquet")
+
+    def mistakes(expression: str) -> list[str]:
+        text = VIEWS.replace("SELECT v.user, u.name,", f"SELECT v.user, {expression} AS number, u.name,")
+        return [one.message for one in check(pipeline_session, tmp_path, text)]
+
+    assert mistakes("CAST(1 AS int)") == mistakes("CAST(1 AS bigint)") == mistakes("CAST(1 AS smallint)") == []
+    assert mistakes("'one'") == ["sink 'archive': column 'number' is string, and int32 in the files that are there"]
 
 
 def test_state_without_end_and_misspelt_settings_are_warned_about(

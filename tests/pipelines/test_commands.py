@@ -1,10 +1,14 @@
 """The `pipeline` commands, as far as they need no Spark."""
 
+import urllib.request
 from pathlib import Path
 
 import pytest
 
+from barnabas.cli.pipeline import _metrics_address
 from barnabas.cli.pipeline_view import LineScreen, line, summary
+from barnabas.cli.remote import CommandFailed
+from barnabas.pipelines.metrics import MetricsServer, PipelineMetrics
 from barnabas.pipelines.progress import QueryView
 from tests.pipelines.samples import VIEWS
 from tests.support.command_line import run_line
@@ -60,3 +64,50 @@ def test_rows_of_console_are_aligned_and_counted(capsys: pytest.CaptureFixture[s
         "Bo       22",
         "… and 3 more",
     ]
+
+
+@pytest.mark.parametrize(
+    ("listen", "port", "address"),
+    [
+        (None, None, None),
+        (None, 9404, ("127.0.0.1", 9404)),
+        ("0.0.0.0:9404", None, ("0.0.0.0", 9404)),
+        ("[::1]:0", None, ("::1", 0)),
+    ],
+)
+def test_metrics_listen_where_they_are_told(
+    listen: str | None, port: int | None, address: tuple[str, int] | None
+) -> None:
+    assert _metrics_address(listen, port) == address
+
+
+@pytest.mark.parametrize(("listen", "port"), [("9404", None), (":9404", None), ("host:99999", None), ("host:1", 1)])
+def test_address_for_metrics_that_makes_no_sense_is_refused(listen: str, port: int | None) -> None:
+    with pytest.raises(CommandFailed, match="--metrics-listen"):
+        _metrics_address(listen, port)
+
+
+def test_metrics_are_served_on_another_address_than_the_usual_one() -> None:
+    server = MetricsServer(PipelineMetrics("views", [VIEW]), "127.0.0.2", 0)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.2:{server.port}/metrics", timeout=10) as answer:
+            assert b'barnabas_pipeline_batch_id{pipeline="views",query="counts"} 3.0' in answer.read()
+    finally:
+        server.close()
+
+
+def test_long_log_of_spark_is_moved_and_its_writer_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install barnabas[spark]")
+    from barnabas.pipelines import sessions
+
+    monkeypatch.setattr(sessions, "_LOG_BYTES_MAX", 100)
+    log_file = tmp_path / "spark.log"
+    with open(log_file, "ab", buffering=0) as writer:
+        writer.write(b"a" * 99)
+        sessions.rotate_log(log_file)
+        assert log_file.stat().st_size == 99
+        writer.write(b"b")
+        sessions.rotate_log(log_file)
+        writer.write(b"c")
+    assert (tmp_path / "spark.log.1").read_bytes() == b"a" * 99 + b"b"
+    assert log_file.read_bytes() == b"c"

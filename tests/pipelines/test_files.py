@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -12,6 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from barnabas.pipelines import files
 from barnabas.pipelines.file_tasks import ParquetTask, directory_name
 from barnabas.pipelines.files import ParquetDirectory, TableDirectoryBroken, WrittenFile, join_files
 from tests.pipelines.table_writer import QUERY, ROWS, WRITER_NUMBERS, rows_of, write_batch
@@ -223,6 +225,25 @@ def test_threads_that_write_and_compact_one_directory_keep_every_row(tmp_path: P
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))
     assert read_by_arrow(tmp_path / "table") == numbers_of(4, 8)
+
+
+def test_place_of_a_batch_is_locked_before_another_writer_could_take_it_for_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ParquetDirectory(tmp_path / "table")
+    table.recover()
+    lock_now = files._lock_now
+    recovering = threading.Thread(target=ParquetDirectory(tmp_path / "table").recover)
+
+    def lock_later(place: Path) -> int:
+        recovering.start()
+        recovering.join(0.5)  # it waits for this writer, or is over
+        return lock_now(place)
+
+    monkeypatch.setattr(files, "_lock_now", lock_later)
+    staged = table.stage(QUERY, 0)
+    recovering.join()
+    assert staged.is_dir()
 
 
 def test_processes_that_write_one_directory_keep_every_row_also_when_one_is_killed(tmp_path: Path) -> None:

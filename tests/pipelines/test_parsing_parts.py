@@ -1,12 +1,13 @@
 """The parts of parsing that need no Spark: reasons of dead letters, Avro, the latest rows of a table."""
 
 import io
+import json
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from barnabas.pipelines.avro import UnsupportedAvro, columns_ddl, decode_value
+from barnabas.pipelines.avro import AvroDecoder, UnsupportedAvro, columns_ddl, decode_value
 from barnabas.pipelines.clients import OutgoingRecord
 from barnabas.pipelines.dead_letters import explain, shortened
 
@@ -102,6 +103,23 @@ def test_avro_value_is_decoded_with_and_without_confluents_header() -> None:
         row, reason = decode_value(bad, reader, {})
         assert row is None
         assert reason
+
+
+def test_avro_value_that_its_column_cannot_hold_is_a_bad_record() -> None:
+    """Avro's variable-length ints have no bound of their own; one of them would have stopped its query for ever."""
+    fastavro = pytest.importorskip("fastavro", reason="fastavro is not installed")
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+    wide = io.BytesIO()
+    fastavro.schemaless_writer(
+        wide, fastavro.parse_schema({**schema, "fields": [{"name": "a", "type": "long"}]}), {"a": 1 << 40}
+    )
+    decoder = AvroDecoder(json.dumps(schema), (), pa.struct([("a", pa.int32())]))
+    values = pa.RecordBatch.from_pydict({"value": pa.array([b"\x02", wide.getvalue(), None], pa.binary())})
+    (decoded,) = decoder(iter([values]))
+    assert decoded.column("_parsed").to_pylist() == [{"a": 1}, None, None]
+    good, bad, tombstone = decoded.column("_reason").to_pylist()
+    assert good is tombstone is None
+    assert bad.startswith("the value does not fit the columns of the schema: ")
 
 
 def rows(*records: tuple[str | None, str | None, int, int, int]) -> pa.Table:

@@ -7,6 +7,7 @@ import pytest
 
 from barnabas.pipelines.nodes import Mistake
 from barnabas.pipelines.spec import read_pipeline
+from tests.support.kafka import PROJECT_DIRECTORY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install barnabas[spark]")
 
+EXAMPLES = PROJECT_DIRECTORY / "examples"
 SHOP = """\
 name: shop
 checkpoint: checkpoint
@@ -145,6 +147,11 @@ def test_change_that_means_the_same_state_goes_on(
             id="length of a window",
         ),
         pytest.param("window(at, '1 minute')", "window(at, '1 minute', '30 seconds')", 22, "30 seconds)", id="slide"),
+        pytest.param("window(at, '1 minute')", "session_window(at, '1 minute')",
+            22, "now it would compute sum(orders.price), sum(orders.amount) grouped by"
+            " session_window(orders.at, 1 minute), orders.item", id="kind of a window"),
+        pytest.param("price double, amount", "price decimal(9,2), amount",
+            22, "(of types struct<start:timestamp,end:timestamp>, string, decimal(9,2), double)", id="type of column"),
         pytest.param("SELECT * FROM orders WHERE", "SELECT at, item, price * 2 AS price, amount FROM orders WHERE",
             22, "sum((orders.price * cast(2 as double)))", id="argument in a step below"),
         pytest.param("sum(price) AS price, sum(amount) AS amount", "sum(amount) AS amount, sum(price) AS price",
@@ -171,6 +178,65 @@ def test_change_that_means_other_state_is_refused_in_the_words_of_the_file(
     found = check(pipeline_session, tmp_path, changed)
     assert [mistake for mistake in found if mistake.line == line and message in mistake.message], found
     assert not any("#" in mistake.message for mistake in found), "ids of Spark's are not for people"
+
+
+def test_changed_window_of_the_shipped_metrics_example_is_refused(
+    pipeline_session: "SparkSession", tmp_path: Path
+) -> None:
+    text = (EXAMPLES / "metrics" / "pipeline.yaml").read_text(encoding="utf-8")
+    begin(pipeline_session, tmp_path, text)
+    assert check(pipeline_session, tmp_path, text) == []
+    rules = text.replace("80.0D, 95.0D", "70.0D, 90.0D")
+    assert check(pipeline_session, tmp_path, rules) == [], "rules have no state"
+    messages = [one.message for one in check(pipeline_session, tmp_path, text.replace("'5 seconds'", "'50 seconds'"))]
+    assert messages
+    assert all("now it would compute" in one and "window(samples.at, 50 seconds)" in one for one in messages), messages
+
+
+TWICE = """\
+name: twice
+checkpoint: checkpoint
+sources:
+  events:
+    topic: events
+    schema: "id bigint, kind string, at timestamp"
+    event_time: at
+    watermark: 10 seconds
+steps:
+  shown: {sql: "SELECT id, at FROM events WHERE kind = 'shown'"}
+  clicked: {sql: "SELECT id, at FROM events WHERE kind = 'clicked'"}
+  both: {sql: "SELECT s.id AS one, c.id AS two FROM shown s JOIN clicked c ON s.id = c.id AND s.at = c.at"}
+  all: {sql: "SELECT id FROM shown UNION ALL SELECT id FROM clicked"}
+sinks:
+  both: {from: both, topic: both}
+  all: {from: all, topic: all}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sinks"),
+    [
+        pytest.param("FROM shown s JOIN clicked c ON", "FROM clicked c JOIN shown s ON",
+            ["both"], id="sides of a join"),
+        pytest.param("FROM shown UNION ALL SELECT id FROM clicked", "FROM clicked UNION ALL SELECT id FROM shown",
+            ["all"], id="sides of a union"),
+        pytest.param("kind = 'clicked'", "kind IN ('clicked', 'bought')", [], id="filter of one side"),
+        pytest.param("id FROM shown UNION ALL SELECT id FROM", "id, at FROM shown UNION ALL SELECT id, at FROM",
+            [], id="column of both sides"),
+    ],
+)  # fmt: skip
+def test_readings_of_one_source_that_change_places_are_refused(
+    pipeline_session: "SparkSession", tmp_path: Path, before: str, after: str, sinks: list[str]
+) -> None:
+    """Spark tells them apart by their order alone: each would go on at the other's offsets, and with its rows."""
+    begin(pipeline_session, tmp_path, TWICE)
+    assert check(pipeline_session, tmp_path, TWICE) == []
+    assert before in TWICE
+    found = check(pipeline_session, tmp_path, TWICE.replace(before, after))
+    assert [(mistake.line, mistake.message[: len(sink) + 7]) for mistake, sink in zip(found, sinks, strict=True)] == [
+        (4, f"sink '{sink}'") for sink in sinks
+    ]
+    assert all("it reads source 'events' more than once" in mistake.message for mistake in found)
 
 
 def test_renamed_source_is_refused_because_it_would_be_read_again(
@@ -234,10 +300,15 @@ steps:
   odd:
     sql: |
       WITH orders AS (SELECT n FROM other) SELECT n FROM orders -- from orders
+  unused:
+    sql: WITH more AS (SELECT n FROM orders) SELECT n FROM other
+  first_of: {python: "tests.pipelines.steps:first_of", inputs: [other, orders]}
   even:
     sql: SELECT * FROM (SELECT n AS m FROM other) AS o, orders WHERE o.m = orders.n
 sinks:
   first: {from: odd, console: true}
+  with_unused: {from: unused, console: true}
+  with_other: {from: first_of, console: true}
   second: {from: even, console: true, mode: append}
   third: {from: orders, console: true}
 """
@@ -253,5 +324,6 @@ def test_dead_letters_belong_to_the_first_sink_that_reads_the_source(
     streams = EmptyStreams(pipeline_session)
     compiler = Compiler(pipeline_session, pipeline, tmp_path, streams)
     assert [compiler.dead_letter_owner(source) for source in pipeline.sources] == ["second", "first"]
-    assert [compiler.compile(sink).streams for sink in pipeline.sinks] == [("other",), ("other", "orders"), ("orders",)]
+    read = [[use.source for use in compiler.compile(sink).streams] for sink in pipeline.sinks]
+    assert read == [["other"], ["other"], ["other"], ["other", "orders"], ["orders"]]
     streams.close()

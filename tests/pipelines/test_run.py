@@ -272,6 +272,34 @@ def test_failing_query_says_why_and_starts_again_with_longer_pauses(
     assert not any((tmp_path / "table").glob("*.parquet"))
 
 
+CASTS = """\
+name: casts
+checkpoint: checkpoint
+sources:
+  words: {topic: words, format: text}
+steps:
+  numbers:
+    sql: |
+      SELECT
+        CAST(value AS int) AS n
+      FROM words
+sinks:
+  kept: {from: numbers, parquet: table}
+"""
+
+
+def test_error_in_sql_at_run_time_names_sink_step_and_line(
+    pipeline_session: "SparkSession", broker: Broker, tmp_path: Path
+) -> None:
+    from barnabas.pipelines.run import QueryFailed
+
+    pipeline_session.conf.set("spark.sql.ansi.enabled", "true")
+    broker.create_topic("words")
+    broker.append("words", [b"many"])
+    with pytest.raises(QueryFailed, match=r"sink 'kept', step 'numbers' \(line 10\): .*'many'"):
+        run_pipeline(pipeline_session, write_file(tmp_path, CASTS, broker))
+
+
 UNION = """\
 name: union
 checkpoint: checkpoint

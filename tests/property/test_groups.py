@@ -67,7 +67,9 @@ class WatchedShard(PlayedShard):
 
     def _check_durable(self, request: SyncRequest, assignment: bytes) -> None:
         """What a member is given is in the log, and of its generation."""
-        (metadata,) = [value for group_id, value, _ in self.state.durable_groups() if group_id == request.group_id]
+        (metadata,) = [
+            value for group_id, value, _ in self.state.groups.durable_groups() if group_id == request.group_id
+        ]
         assert metadata is not None
         assert metadata.generation == request.generation
         assigned = {member.instance_id or member.member_id: member.assignment for member in metadata.members}
@@ -113,7 +115,7 @@ class GroupMachine(RuleBasedStateMachine):
         return ids[-1 - index % len(ids)]
 
     def generation(self, group: str, off_by: int) -> int:
-        live = self.shard.state._groups.get(group)
+        live = self.shard.state.groups.by_id.get(group)
         return (live.generation if live is not None else 0) + off_by
 
     # --- requests -------------------------------------------------------------------------------------------
@@ -141,7 +143,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(group=groups)
     def everybody_joins(self, group: str) -> None:
-        live = self.shard.state._groups.get(group)
+        live = self.shard.state.groups.by_id.get(group)
         for member in list(live.members.values()) if live is not None else []:
             token = self.shard.send_join(
                 group, member.member_id, instance_id=member.instance_id, protocols=member.protocols
@@ -151,7 +153,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(group=groups)
     def group_settles(self, group: str) -> None:
         """What well-behaved members do until the group is stable."""
-        live = self.shard.state._groups.get(group)
+        live = self.shard.state.groups.by_id.get(group)
         if live is not None and live.state is GroupState.PREPARING_REBALANCE and not live.is_initial_rebalance:
             self.everybody_joins(group)
         self.shard.advance(6_000)
@@ -164,12 +166,12 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(group=groups)
     def everybody_syncs(self, group: str) -> None:
-        live = self.shard.state._groups.get(group)
+        live = self.shard.state.groups.by_id.get(group)
         for member_id in list(live.members) if live is not None else []:
             self.send_sync(group, member_id, self.generation(group, 0))
 
     def send_sync(self, group: str, member_id: str, generation: int) -> None:
-        live = self.shard.state._groups.get(group)
+        live = self.shard.state.groups.by_id.get(group)
         members = live.members if live is not None else {}
         if member_id in members:  # perhaps an id whose owner is yet to hear of it
             self.instances.setdefault(member_id, members[member_id].instance_id)
@@ -196,7 +198,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.answers_agree()
         self.shard.holds_appends = True
         self.everybody_syncs(group)
-        live = self.shard.state._groups.get(group)
+        live = self.shard.state.groups.by_id.get(group)
         leader = live.members.get(live.leader or "") if live is not None else None
         if leader is not None:
             changed = tuple((name, metadata + b"!") for name, metadata in leader.protocols)
@@ -210,7 +212,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(group=groups)
     def static_members_return(self, group: str) -> None:
         """Under new ids; the old ones are fenced from then on."""
-        live = self.shard.state._groups.get(group)
+        live = self.shard.state.groups.by_id.get(group)
         for instance, old_id in list(live.static_ids.items()) if live is not None else []:
             protocols = live.members[old_id].protocols if live is not None else ()
             token = self.shard.send_join(group, instance_id=instance, protocols=protocols)
@@ -225,7 +227,7 @@ class GroupMachine(RuleBasedStateMachine):
         member_id = self.pick(group, index)
         instance = self.instances.get(member_id)
         error = self.shard.heartbeat(group, self.generation(group, off_by), member_id, instance)
-        live = self.shard.state._groups.get(group)
+        live = self.shard.state.groups.by_id.get(group)
         if live is None or (member_id if instance is None else instance) not in live.members.keys() | live.static_ids:
             assert error is ErrorCode.UNKNOWN_MEMBER_ID
         elif instance is not None and live.static_ids[instance] != member_id:
@@ -245,7 +247,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(group=groups)
     def everybody_leaves(self, group: str) -> None:
-        live = self.shard.state._groups.get(group)
+        live = self.shard.state.groups.by_id.get(group)
         if live is not None:
             leaving = [LeavingMember(member.member_id, member.instance_id) for member in live.members.values()]
             token = self.shard.new_token()
@@ -256,7 +258,7 @@ class GroupMachine(RuleBasedStateMachine):
     def commit(self, group: str, index: int, off_by: int, where: tuple[str, int], simple: bool) -> None:
         self.offset += 1
         member_id, generation = ("", -1) if simple else (self.pick(group, index), self.generation(group, off_by))
-        live = self.shard.state._groups.get(group)
+        live = self.shard.state.groups.by_id.get(group)
         try:
             self.shard.send_commit(group, {where: self.offset}, member_id=member_id, generation=generation)
         except KafkaError:
@@ -267,7 +269,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(group=groups, where=partitions)
     def delete_offset(self, group: str, where: tuple[str, int]) -> None:
-        if group in self.shard.state.group_ids():
+        if group in self.shard.state.groups.group_ids():
             self.shard.carry_out(self.shard.state.delete_offsets(group, [where], self.shard.new_token()))
 
     @rule(group=groups)
@@ -282,14 +284,14 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(group=groups)
     def expire(self, group: str) -> None:
-        effects = self.shard.state.expire_offsets(group, self.shard.now)
-        for record in effects.records:
-            change = record.change
-            if isinstance(change, OffsetChange):
-                (value,) = self.shard.state.fetch_offsets(group, change.topic, [change.partition])
-                assert value is not None
-                assert self.shard.now_ms - value.commit_timestamp_ms >= RETENTION_MS
-        self.shard.carry_out(effects)
+        for effects in self.shard.state.expire_offsets(group, self.shard.now):
+            for record in effects.records:
+                change = record.change
+                if isinstance(change, OffsetChange):
+                    (value,) = self.shard.state.fetch_offsets(group, change.topic, [change.partition])
+                    assert value is not None
+                    assert self.shard.now_ms - value.commit_timestamp_ms >= RETENTION_MS
+            self.shard.carry_out(effects)
 
     # --- the world ------------------------------------------------------------------------------------------
 
@@ -299,7 +301,7 @@ class GroupMachine(RuleBasedStateMachine):
             slice_ms = milliseconds if is_silent else min(milliseconds, 5_000)
             self.shard.advance(slice_ms)
             milliseconds -= slice_ms
-            for group_id, group in self.shard.state._groups.items():
+            for group_id, group in self.shard.state.groups.by_id.items():
                 for member_id in group.members:
                     self.shard.heartbeat(group_id, group.generation, member_id)
 
@@ -330,7 +332,7 @@ class GroupMachine(RuleBasedStateMachine):
     def answers_agree(self) -> None:
         for group in GROUPS:
             # A group that nobody knows any more begins anew, with its generations, too.
-            self.shard.incarnations[group] += group not in self.shard.state.group_ids()
+            self.shard.incarnations[group] += group not in self.shard.state.groups.group_ids()
         for token in [token for token in self.joins if token in self.shard.replies]:
             group, instance = self.joins.pop(token)
             result = self.shard.replies[token]
@@ -361,7 +363,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def state_is_sound(self) -> None:
-        self.shard.state.check_invariants()
+        self.shard.state.groups.check_invariants()
 
     @invariant()
     def commits_are_there(self) -> None:
@@ -377,7 +379,7 @@ class GroupMachine(RuleBasedStateMachine):
     def replay_gives_the_durable_state(self) -> None:
         one_by_one = GroupShardState(self.shard.settings, lambda: "")
         for key, value in self.shard.log:
-            one_by_one.replay(key, value)
+            one_by_one.groups.replay(key, value)
         live = durable(self.shard.state)
         assert durable(one_by_one) == live
         assert durable(self.shard.replayed()) == live
@@ -385,7 +387,7 @@ class GroupMachine(RuleBasedStateMachine):
     @invariant()
     def nobody_waits_without_a_timer(self) -> None:
         waiting = {key.group_id for key in self.shard.timers if not key.member_id}
-        for group_id, group in self.shard.state._groups.items():
+        for group_id, group in self.shard.state.groups.by_id.items():
             if group.state is GroupState.PREPARING_REBALANCE:
                 assert group_id in waiting
             timed = {key.member_id for key in self.shard.timers if key.group_id == group_id}
@@ -405,7 +407,7 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 def durable(state: GroupShardState) -> dict[str, object]:
-    return {group_id: (metadata, offsets) for group_id, metadata, offsets in state.durable_groups()}
+    return {group_id: (metadata, offsets) for group_id, metadata, offsets in state.groups.durable_groups()}
 
 
 class UndelayedGroupMachine(GroupMachine):

@@ -100,15 +100,17 @@ def test_any_records_are_loaded_and_groups_go_on(batches: list[list[tuple[bytes,
         await rig.lead(MemoryPartition(0, log))
         shard = rig.shard
         assert shard.status is ShardStatus.ACTIVE
-        shard.state.check_invariants()
-        for group_id in shard.state.group_ids():
+        shard.state.groups.check_invariants()
+        for group_id in shard.state.groups.group_ids():
             shard.state.describe(group_id)
-            shard.state.fetch_all_offsets(group_id)
-            shard.state.expire_offsets(group_id, rig.coordinator.now())
+            for _, offsets in shard.state.fetch_all_offsets(group_id):
+                list(offsets)
+            for effects in shard.state.expire_offsets(group_id, rig.coordinator.now()):
+                shard.carry_out(effects)
         assert await rig.commit(7, "new") == [ErrorCode.NONE]
         rig.pass_time(3_000_000)  # every session and rebalance is over
         await turns(20)
-        shard.state.check_invariants()
+        shard.state.groups.check_invariants()
         rig.coordinator.close()
 
     asyncio.run(scenario())

@@ -43,18 +43,18 @@ def _new_state() -> GroupShardState:
 
 
 def _contents(state: GroupShardState) -> dict[str, object]:
-    return {group_id: (metadata, offsets) for group_id, metadata, offsets in state.durable_groups()}
+    return {group_id: (metadata, offsets) for group_id, metadata, offsets in state.groups.durable_groups()}
 
 
 @given(st.lists(_ROWS, max_size=30), st.integers(1, 5))
 def test_load_in_slices_has_the_last_value_of_each_key(rows: list[tuple[bytes, bytes | None]], limit: int) -> None:
     one_by_one, loaded, replay = _new_state(), _new_state(), Replay()
     for key, value in rows:
-        one_by_one.replay(key, value)
+        one_by_one.groups.replay(key, value)
     replay.add_all([key for key, _ in rows], [value for _, value in rows])
-    while not replay.build_into(loaded, limit):
+    while not replay.build_into(loaded.groups, limit):
         pass
-    one_by_one.revive(one_by_one.group_ids(), 0)
-    loaded.revive(loaded.group_ids(), 0)
-    loaded.check_invariants()
+    one_by_one.revive(one_by_one.groups.group_ids(), 0)
+    loaded.revive(loaded.groups.group_ids(), 0)
+    loaded.groups.check_invariants()
     assert _contents(loaded) == _contents(one_by_one)

@@ -8,6 +8,7 @@ checkpoints of the recovery point and of the log's start) is played by the machi
 import errno
 from collections.abc import Callable
 from random import Random
+from typing import NamedTuple
 
 import pytest
 from hypothesis import settings
@@ -26,6 +27,7 @@ from barnabas.storage.producer_state import Duplicate, Origin, ProducerState, ch
 from barnabas.storage.recovery import RecoveryReport, open_log
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.slices import FileSlice
+from barnabas.storage.truncation import Truncation
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.log_model import (
     ModelBatch,
@@ -58,6 +60,17 @@ configs = st.builds(
     message_timestamp_type=st.sampled_from(["CreateTime", "CreateTime", "LogAppendTime"]),
 )
 producer_ids = st.integers(1, 3)
+endings = st.sampled_from(["finished", "finished", "finished", "killed before", "killed after", "power lost after"])
+"""Of a truncation: before and after the part that a worker does."""
+
+
+class Ends(NamedTuple):
+    """Between which offsets a log must end when it is opened anew."""
+
+    lower: int
+    upper: int
+    restarts: bool
+    """All of its records may be gone."""
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -105,10 +118,10 @@ class LogMachine(RuleBasedStateMachine):
         """The next operation meets a full disk, a write that finds no space, or a disk that fails from then on."""
         self.fault = (kind, after)
 
-    def attempt(self, action: Callable[[], object], *, lower_end: int | None = None, restarts: bool = False) -> bool:
+    def attempt(self, action: Callable[[], object], *, ends: "Ends | None" = None) -> bool:
         """Whether the action got to its end. A broken disk means a power loss: the log is opened anew.
 
-        `lower_end` is how far the log may be cut by the action itself.
+        With `ends`, where the log may end then, any failure does: the action leaves it half changed.
         """
         if self.fault is not None:
             kind, after = self.fault
@@ -119,13 +132,13 @@ class LogMachine(RuleBasedStateMachine):
             else:
                 self.disk.fail(errno.EIO, after_calls=after, times=None)
         self.fault = None
-        lower_end = self.log.recovery_point if lower_end is None else min(lower_end, self.log.recovery_point)
+        synced = Ends(self.log.recovery_point, self.staged_end, restarts=False)
         try:
             action()
         except DiskFailed as error:
             self.heal()
-            if not isinstance(error, DiskFull) or restarts:
-                self.reopen_after_power_loss(lower_end, has_restarted=restarts)
+            if not isinstance(error, DiskFull) or ends is not None:
+                self.reopen_after_power_loss(synced if ends is None else ends)
             return False
         finally:
             self.heal()
@@ -432,39 +445,74 @@ class LogMachine(RuleBasedStateMachine):
         for remove in self.log.doomed.take(self.clock.now_ms()):
             remove()
 
-    @rule(place=st.integers(0, 60))
-    def truncate(self, place: int) -> None:
+    @rule(place=st.integers(0, 60), ending=endings)
+    def truncate(self, place: int, ending: str) -> None:
         """Only the leader of a new epoch makes a follower cut its log."""
         self.write()
         self.leader_epoch += 1
         low, high = self.log.log_start_offset, self.log.end_offset
         offset = max(low, high - place)
-        log = self.log
         restarts = self.floor(offset) < low
-        if self.attempt(lambda: self.log.truncate_to(offset), lower_end=0 if restarts else offset, restarts=restarts):
+        if self.cut(lambda: self.log.plan_truncation(offset), offset, restarts=restarts, ending=ending):
             assert self.log.end_offset == max(low, self.floor(offset))
-        if self.log is not log:
-            return
-        if self.log.end_offset <= offset:
             self.history = [batch for batch in self.history if batch.next_offset <= offset and not restarts]
-            self.saved_recovery_point = min(self.saved_recovery_point, offset)
-            self.forgotten_below = offset
-        for taken, _ in self.slices:
-            assert not taken.is_revoked or place
-        self.drop_revoked()
-        self.check_content()
+            self.check_content()
 
-    @rule(step=st.integers(-5, 20))
-    def restart(self, step: int) -> None:
+    @rule(step=st.integers(-5, 20), ending=endings)
+    def restart(self, step: int, ending: str) -> None:
         self.write()
         self.leader_epoch += 1
         offset = max(0, self.log.end_offset + step)
-        if self.attempt(lambda: self.log.restart_at(offset), lower_end=0, restarts=True):
+        if self.cut(lambda: self.log.plan_restart(offset), offset, restarts=True, ending=ending):
             assert self.log.end_offset == self.log.log_start_offset == offset
             self.history.clear()
-            self.saved_recovery_point = self.saved_log_start = self.forgotten_below = offset
-            assert all(taken.is_revoked for taken, _ in self.slices)
-            self.drop_revoked()
+            self.saved_log_start = offset
+
+    def cut(self, plan: Callable[[], Truncation | None], offset: int, *, restarts: bool, ending: str) -> bool:
+        """Whether the log was cut to its end: the disk may fail, and the process or the power, before that."""
+        high, lower_end = self.log.end_offset, 0 if restarts else offset
+        ends = Ends(min(lower_end, self.log.recovery_point), high, restarts)
+        planned: list[Truncation | None] = []
+        if not self.attempt(lambda: planned.append(plan()), ends=ends):
+            return False
+        if planned[0] is None:
+            assert offset >= high
+            return False
+        self.check_while_cut(planned[0])
+        self.saved_recovery_point = min(self.saved_recovery_point, self.log.recovery_point)
+        self.saved_log_start = min(self.saved_log_start, self.log.log_start_offset)
+        if ending == "killed before":
+            self.kill(Ends(high, high, restarts=False))
+            return False
+        if not self.attempt(planned[0].run, ends=ends):
+            return False
+        if ending == "killed after":
+            self.kill(ends)
+            return False
+        if ending == "power lost after":
+            self.reopen_after_power_loss(ends)
+            return False
+        self.log.finish_truncation(planned[0])
+        self.forgotten_below = self.log.end_offset
+        return True
+
+    def check_while_cut(self, truncation: Truncation) -> None:
+        """The log ends at the cut, takes nothing, and shows what lies below."""
+        log = self.log
+        log.check_invariants()
+        with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
+            log.append(data_batch(self.timestamps(1, 0), 1), self.leader_epoch)
+        with pytest.raises(KafkaError, match="OFFSET_OUT_OF_RANGE"):
+            log.read(log.end_offset + 1, 100)
+        kept = [batch for batch in self.remaining() if batch.next_offset <= log.end_offset]
+        assert read_all(log) == ([] if truncation.is_restart else kept)
+        assert delete_due_segments(log, self.clock) == 0
+        plan = log.plan_flush()
+        plan.run()
+        log.finish_flush(plan)
+        for taken, content in self.slices:
+            assert taken.is_revoked or taken.read() == content
+        self.drop_revoked()
 
     def drop_revoked(self) -> None:
         for taken, _ in self.slices:
@@ -497,31 +545,32 @@ class LogMachine(RuleBasedStateMachine):
         self.check_reopened(end_offset, end_offset)
 
     @rule()
-    def kill(self) -> None:
+    def die(self) -> None:
         """The process dies: what was staged is lost, what was written is there."""
-        end_offset = self.log.end_offset
+        self.kill(Ends(self.log.end_offset, self.log.end_offset, restarts=False))
+
+    def kill(self, ends: "Ends") -> None:
         self.leave_disk(self.disk.kill())
-        self.open()
-        self.check_reopened(end_offset, end_offset)
+        self.reopen(ends)
 
     @rule()
     def lose_power(self) -> None:
-        self.reopen_after_power_loss(self.log.recovery_point)
+        self.reopen_after_power_loss(Ends(self.log.recovery_point, self.staged_end, restarts=False))
 
-    def reopen_after_power_loss(self, lower_end: int, *, has_restarted: bool = False) -> None:
-        upper_end = self.staged_end
+    def reopen_after_power_loss(self, ends: "Ends") -> None:
         self.history += self.staged
         self.leave_disk(self.disk.crash())
-        self.open()
-        if has_restarted:
-            self.adopt_remains()
-        self.check_reopened(lower_end, upper_end)
+        self.reopen(ends)
 
-    def adopt_remains(self) -> None:
-        """A restart that was cut short leaves the newest part of the log, or nothing."""
-        left = read_all(self.log)
-        assert left == [batch for batch in self.history if batch.next_offset > self.log.segments[0].base_offset]
-        self.history = left
+    def reopen(self, ends: "Ends") -> None:
+        self.open()
+        if ends.restarts and not self.remaining_of(self.log.end_offset):
+            assert read_all(self.log) == []
+            self.history = []
+        self.check_reopened(ends.lower, ends.upper)
+
+    def remaining_of(self, end_offset: int) -> list[ModelBatch]:
+        return [batch for batch in self.remaining() if batch.next_offset <= end_offset]
 
     def floor(self, offset: int) -> int:
         """The end of the last batch that ends at or below the offset."""
@@ -546,9 +595,15 @@ class LogMachine(RuleBasedStateMachine):
         start = self.log.log_start_offset
         return [batch for batch in self.history if batch.next_offset > start]
 
+    def stored(self) -> list[ModelBatch]:
+        """Below the start of the log a crash may take what was not synced, and leave what follows."""
+        start = self.log.log_start_offset
+        there = {header.base_offset for segment in self.log.segments for _, header in segment.headers(0)}
+        return [batch for batch in self.history if batch.next_offset > start or batch.header.base_offset in there]
+
     def check_content(self) -> None:
         assert read_all(self.log) == self.remaining()
-        check_indexes(self.log, self.history)
+        check_indexes(self.log, self.stored())
 
     @invariant()
     def log_is_sound(self) -> None:
@@ -564,7 +619,11 @@ class LogMachine(RuleBasedStateMachine):
         batches = [*self.history, *self.staged]
         base = self.log.segments[0].base_offset
         left = [batch for batch in batches if batch.header.base_offset >= base]
-        assert self.producers_agree(batches) or self.producers_agree(left)
+        assert (
+            self.producers_agree(batches)
+            or self.producers_agree(left)
+            or self.producers_agree([*self.stored(), *self.staged])
+        )
         assert self.aborted_agree(self.history) or self.aborted_agree(left)
         low, high = last_stable_of(batches, self.log.high_watermark, self.forgotten_below)
         assert low <= self.log.last_stable_offset <= high

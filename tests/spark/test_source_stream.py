@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.blocking import BlockingClient
-from barnabas.spark.lag import ProgressListener
 from barnabas.testing import Broker
 from tests.spark.killed_query import STARTED
 from tests.spark.topics import (
@@ -263,46 +262,3 @@ def test_start_at_given_offsets_and_an_ending_is_refused(spark: SparkSession, br
     assert written_places(spark, tmp_path) == expected
     with pytest.raises(PySparkException, match="a stream has no end"):
         run_available(stream(spark, broker.bootstrap, "given", endingOffsets="latest"), tmp_path / "other")
-
-
-def test_progress_is_committed_to_the_group_at_rest_and_after_available_now(
-    spark: SparkSession, broker: Broker, tmp_path: Path
-) -> None:
-    broker.create_topic("watched", 2)
-    fill(broker, "watched", {0: 30, 1: 12})
-    options = {"startingOffsets": "earliest", "kafka__group__id": "billing", "maxOffsetsPerTrigger": 15}
-
-    def committed() -> dict[int, int]:
-        with BlockingClient(broker.bootstrap) as client:
-            found = client.committed_offsets("billing")
-        return {partition.partition: one.offset for partition, one in found.items()}
-
-    query = run_available(stream(spark, broker.bootstrap, "watched", **options), tmp_path)
-    assert committed() == {0: 30, 1: 12}
-    assert query.lastProgress is not None
-    query = start_query(stream(spark, broker.bootstrap, "watched", **options), tmp_path)
-    fill(broker, "watched", {1: 3})
-    query.processAllAvailable()
-    wait_until(lambda: committed() == {0: 30, 1: 15}, "the progress is committed")
-    query.stop()
-
-
-def test_listener_commits_what_spark_reports_as_done(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
-    broker.create_topic("reported")
-    fill(broker, "reported", {0: 25})
-    listener = ProgressListener(broker.bootstrap, {"reporting": "reporters"})
-    spark.streams.addListener(listener)
-    try:
-        rows = stream(spark, broker.bootstrap, "reported", startingOffsets="earliest")
-        query = start_query(rows, tmp_path, name="reporting", processingTime="1 second")
-        with BlockingClient(broker.bootstrap) as client:
-            reported = TopicPartition("reported", 0)
-
-            def is_committed() -> bool:
-                found = client.committed_offsets("reporters").get(reported)
-                return found is not None and found.offset == 25
-
-            wait_until(is_committed, "the progress is committed")
-        query.stop()
-    finally:
-        spark.streams.removeListener(listener)

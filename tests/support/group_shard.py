@@ -140,13 +140,13 @@ class PlayedShard:
         self.appended.clear()
         self.timers.clear()
         self.state = self.replayed()
-        self.carry_out(self.state.revive(self.state.group_ids(), self.now))
+        self.carry_out(self.state.revive(self.state.groups.group_ids(), self.now))
 
     def replayed(self) -> GroupShardState:
         """What the log makes of a new state."""
         state, replay = self._new_state(), Replay()
         replay.add_all([key for key, _ in self.log], [value for _, value in self.log])
-        while not replay.build_into(state, limit=3):
+        while not replay.build_into(state.groups, limit=3):
             pass
         return state
 
@@ -268,7 +268,8 @@ class PlayedShard:
         return value.offset if value is not None else None
 
     def expire(self, group_id: str) -> None:
-        self.carry_out(self.state.expire_offsets(group_id, self.now))
+        for effects in self.state.expire_offsets(group_id, self.now):
+            self.carry_out(effects)
 
     def delete_group(self, group_id: str) -> ErrorCode:
         token = self.new_token()

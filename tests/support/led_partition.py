@@ -15,6 +15,7 @@ from barnabas.storage.log import Log
 from barnabas.storage.settings import LogConfig
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.log_model import data_batch
+from tests.support.played_replies import PlayedReplies
 from tests.support.simulated_log import PARTITION, SimulatedLog
 
 BROKER = 1
@@ -41,7 +42,7 @@ class LedPartition:
         self.flushes_wanted = 0
         self.timers: list[float] = []
         """For which moments timers were set."""
-        self.tick = AppendTick(asyncio.get_running_loop(), self.clock, self._replies_go)
+        self.tick = AppendTick(asyncio.get_running_loop(), self.clock, PlayedReplies(self._replies_go))
         self.partition = Partition(
             PARTITION, ZERO_UUID, self.log, self.tick, flush=self._want_flush, on_failure=self._on_failure
         )

@@ -254,7 +254,7 @@ class PlayedCluster:
         return encode_produced(version, request.batches, results, endpoints=self._endpoints())
 
     def _append(self, node_id: int, batch: ProduceBatch, fault: ErrorCode | None) -> ProduceResult:
-        log = self._log(batch.topic, batch.index)
+        log = self._log(batch.topic, batch.partition)
         if fault is not None:
             return ProduceResult(fault, error_message="as the test wants it")
         if log.leader_id != node_id:

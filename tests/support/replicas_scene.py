@@ -16,6 +16,7 @@ from barnabas.sim.disk import SimulatedDisk
 from barnabas.storage.settings import LogConfig
 from tests.support.held_workers import HeldWorkers
 from tests.support.log_directories import open_manager
+from tests.support.played_replies import PlayedReplies
 
 BROKER, OTHER = 1, 2
 ORDERS_ID, OTHER_ID = UUID(int=1), UUID(int=2)
@@ -62,7 +63,7 @@ class ReplicasScene:
         self.deletions = PlayedDeletions()
         self.bugs: list[BaseException] = []
         loop = asyncio.get_running_loop()
-        self.tick = AppendTick(loop, self.clock, lambda: None)
+        self.tick = AppendTick(loop, self.clock, PlayedReplies())
         self.flusher = Flusher(loop, self.manager, self.workers, self.bugs.append)
         self.config = LogConfig()
         self.replicas = Replicas(

@@ -9,6 +9,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import Codec
 from barnabas.sim.disk import SimulatedDisk
 from barnabas.storage.handles import Handles
+from barnabas.storage.log import Log
 from barnabas.storage.producer_state import Origin
 from barnabas.storage.recovery import RecoveryReport, open_log
 from barnabas.storage.settings import LogConfig
@@ -89,6 +90,20 @@ class SimulatedLog:
     @property
     def bases(self) -> list[int]:
         return [segment.base_offset for segment in self.log.segments]
+
+
+def truncate(log: Log, offset: int) -> None:
+    """What `LogManager.truncation` does, at once and without its checkpoints."""
+    cut = log.plan_truncation(offset)
+    if cut is not None:
+        cut.run()
+        log.finish_truncation(cut)
+
+
+def restart(log: Log, offset: int) -> None:
+    cut = log.plan_restart(offset)
+    cut.run()
+    log.finish_truncation(cut)
 
 
 def path(name: str) -> str:

@@ -20,6 +20,7 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.bombs import hollow, zstd_bomb
 from tests.support.held_workers import HeldWorkers
 from tests.support.network import run, until
+from tests.support.played_replies import PlayedReplies
 from tests.support.side_by_side_produce import batch
 from tests.support.simulated_log import SimulatedLog
 
@@ -63,7 +64,7 @@ class Scene:
     def __init__(self, partitions: int = 1) -> None:
         loop = asyncio.get_running_loop()
         self.workers = HeldWorkers()
-        self.tick = AppendTick(loop, SystemClock(), lambda: None)
+        self.tick = AppendTick(loop, SystemClock(), PlayedReplies())
         self.admission = Admission(loop, self.workers)
         self.logs: list[Log] = []
         self.partitions = [self._partition(index) for index in range(partitions)]

@@ -5,6 +5,7 @@ import asyncio
 from barnabas.base.clock import ManualClock
 from barnabas.replication.tick import AppendTick
 from tests.support.network import run
+from tests.support.played_replies import PlayedReplies
 
 
 class Scene:
@@ -12,7 +13,9 @@ class Scene:
 
     def __init__(self) -> None:
         self.done: list[str] = []
-        self.tick = AppendTick(asyncio.get_running_loop(), ManualClock(0), lambda: self.done.append("replies"))
+        self.tick = AppendTick(
+            asyncio.get_running_loop(), ManualClock(0), PlayedReplies(lambda: self.done.append("replies"))
+        )
 
     def stage(self, name: str) -> None:
         self.tick.add(PlayedPartition(self, name))

@@ -92,7 +92,7 @@ def test_topics_with_ids_settings_and_records_are_taken_over(kafkas: Path, caplo
             assert end_offsets(broker) == {"orders-0": 2, "orders-1": 2, "letters-0": 2}
             first = broker.replicas.get("orders", 0)
             assert first is not None
-            assert first.leader_epoch == 5, "clients know 4 already"
+            assert first.leader_epoch > 4, "clients know 4 already"
             await ServedBroker(broker).create("new")
         assert (kafkas / META_PROPERTIES).read_bytes() == meta_before
         async with broker_on(kafkas) as broker:

@@ -75,18 +75,30 @@ def test_mistake_closes_its_connection_alone_and_is_counted(
     assert len(traces) == 1, "the trace is logged once"
 
 
-def test_mistake_in_an_answers_values_closes_its_connection_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"brokers": [{"broker_id": 2**40, "host": "h", "port": 1}], "cluster_id": "c"},
+        {"brokers": [{"broker_id": 1, "host": None, "port": 1}], "cluster_id": "c"},
+        {"brokers": None, "cluster_id": "c"},
+        {"brokers": [], "cluster_id": None},
+        {"brokers": []},
+    ],
+    ids=["number out of range", "null in an array", "null array", "null text", "missing"],
+)
+def test_mistake_in_an_answers_values_closes_its_connection_alone(tmp_path: Path, values: dict[str, Any]) -> None:
     async def scenario() -> None:
         async with served_broker(tmp_path) as served, connected(served) as witness:
 
             async def handler(request: Request, asked: Any) -> Any:
-                return {"brokers": [{"broker_id": 2**40, "host": "h", "port": 1}], "cluster_id": "c"}
+                return values
 
             replace_handler(served.broker, ApiKey.DESCRIBE_CLUSTER, handler)
             async with connected(served) as client:
                 client.send(*CLUSTER)
                 assert await is_closed_by_peer(client.reader)
             assert await witness.is_served()
+            assert served.broker.failure is None, "the broker stops"
             assert bugs(served.broker) == {("DescribeCluster",): 1}
 
     run(scenario())

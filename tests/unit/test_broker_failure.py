@@ -63,7 +63,7 @@ class Place:
 
 
 PLACES = {
-    "callback: the write of a tick": Place(AppendTick, "_write", lambda client: client.send(*produce_of("orders"))),
+    "callback: the write of a tick": Place(AppendTick, "write", lambda client: client.send(*produce_of("orders"))),
     "callback: an append of groups": Place(GroupCoordinator, "_append", lambda client: client.send(*join_of("g"))),
     "protocol": Place(Connection, "frame_received", lambda client: client.send(*produce_of("orders"))),
     "task: flush": Place(FlushPlan, "run", lambda client: client.send(*produce_of("orders"))),
@@ -71,7 +71,7 @@ PLACES = {
         BatchCheck, "finish", lambda client: client.send(*produce_of("orders", b"v" * 1000, Codec.GZIP))
     ),
     "task: what is due": Place(LogManager, "due_in_slices"),
-    "task: image that comes": Place(Replicas, "apply", lambda client: client.send(*CREATION)),
+    "task: image that comes": Place(Replicas, "_bring_about", lambda client: client.send(*CREATION)),
     "timer: group": Place(GroupShardState, "timer_fired", lambda client: client.send(*join_of("g"))),
 }
 

@@ -181,6 +181,34 @@ def test_new_directories_begin_a_new_cluster(two: tuple[Path, Path]) -> None:
     asyncio.run(main())
 
 
+def test_directory_that_only_has_the_name_of_a_partition_is_nobodys_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stops no first start, keeps its name and its files, and becomes no topic when the metadata is made anew."""
+    photos = tmp_path / "photos-2024"
+    photos.mkdir()
+    (photos / "beach.jpg").write_bytes(b"sand")
+    (photos / "draft.tmp").write_bytes(b"water")
+    (tmp_path / "empty-1").mkdir()
+    before = files_in(photos)
+
+    async def main() -> None:
+        for _ in range(2):
+            async with served_broker(tmp_path, has_metadata_file=True) as broker:
+                if "orders" not in broker.broker.replicas.image.topics:
+                    await broker.create("orders")
+                assert broker.broker.opening.strays == []
+                assert sorted(broker.broker.opening.malformed) == [str(tmp_path / "empty-1"), str(photos)]
+        (tmp_path / FILE_NAME).unlink()
+        done = rebuild_in(tmp_path)
+        assert [str(one.name) for one in done.found.partitions] == ["orders-0"]
+
+    asyncio.run(main())
+    assert f"{photos} is left alone: it holds no log" in caplog.messages
+    assert files_in(photos) == before
+    assert (tmp_path / "empty-1").is_dir()
+
+
 def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BarnabasError, match="is not a directory"):
         rebuild_in(tmp_path / "none")

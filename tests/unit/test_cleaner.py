@@ -25,6 +25,7 @@ from tests.support.compaction import (
     CompactedLog,
     simulated,
 )
+from tests.support.simulated_log import truncate
 
 CHECKPOINT = f"{DIRECTORY}/{CLEANER_OFFSETS}"
 
@@ -369,7 +370,7 @@ def test_truncation_takes_back_new_segments_that_are_announced(
         accounts.roll()
     pieces = accounts.pieces()
     next(pieces)
-    accounts.log.truncate_to(offset)
+    truncate(accounts.log, offset)
     assert not any(name.endswith(".swap") for name in suffixed(disk.power_loss_image()))
     for _ in pieces:
         pass
@@ -429,7 +430,7 @@ def test_log_truncated_during_a_pass_drops_the_work(accounts: CompactedLog, disk
     work = accounts.cleaner.next_job([accounts.log])
     assert work is not None
     work.run()
-    accounts.log.truncate_to(1)
+    truncate(accounts.log, 1)
     work.finish()
     assert accounts.values() == [(0, b"a", b"1")]
     assert not [name for name in suffixed(disk) if not name.endswith(".deleted")]

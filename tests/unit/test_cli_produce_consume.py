@@ -65,6 +65,18 @@ def test_consume_whose_broker_has_gone_says_so_and_reads_on(options: list[str]) 
     assert err.splitlines()[-1] == b"records can be read again"
 
 
+@pytest.mark.parametrize("options", [[], ["--follow"]], ids=["to the end", "following"])
+def test_consume_in_a_group_that_nobody_coordinates_says_so(options: list[str]) -> None:
+    with Broker(settings={"offsets.topic.replication.factor": 3}) as broker:
+        broker.append("orders", [b"first"], create=True)
+        with start(broker, "consume", "orders", "--group", "kitchen", *options) as process:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=PATIENCE_SECONDS)
+    assert line.startswith(b"waiting: COORDINATOR_NOT_AVAILABLE: the coordinator of group 'kitchen': ")
+
+
 def test_produce_sends_a_line_while_it_waits_for_the_next(broker: Broker) -> None:
     broker.create_topic("typed")
     with start(broker, "produce", "typed") as process:

@@ -303,6 +303,7 @@ def test_offsets_expire_after_their_retention_and_not_because_of_a_jump(jump_ms:
     shard.commit("g", {("orders", 0): 7})
     clock.set_ahead(jump_ms)
     for _ in range(3):
-        shard.carry_out(shard.state.expire_offsets("g", Moment(clock.settled_ms(), clock.steady_ms())))
+        for effects in shard.state.expire_offsets("g", Moment(clock.settled_ms(), clock.steady_ms())):
+            shard.carry_out(effects)
         clock.advance(SETTLING_MS // 3)
     assert shard.offset("g", "orders", 0) == 7

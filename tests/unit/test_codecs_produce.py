@@ -123,7 +123,7 @@ def test_partitions_of_several_topics_are_taken_in_their_order(version: int) -> 
     empty = _topic(name="none", topic_id=ZERO_UUID, version=version)
     topics = (_topic(*partitions, version=version), other, empty, _topic(*partitions[:2], version=version))
     request = taken(ApiKey.PRODUCE, _frame(version, *topics))
-    assert [batch.index for batch in request.batches] == [*range(-1, 6), -(2**31), -1, 0]
+    assert [batch.partition for batch in request.batches] == [*range(-1, 6), -(2**31), -1, 0]
     assert [batch.records for batch in request.batches] == [*records, b"x", None, b""]
 
 
@@ -295,7 +295,7 @@ def _answers(version: int) -> Iterator[list[tuple[ProduceBatch, ProduceResult]]]
     interleaved = [first[0], second[0], first[1], second[1], second[2], first[2]]
     yield [(batch, WRITTEN) for batch in interleaved]
     for count in (15, 16, 17, 200):
-        yield [(first[0]._replace(index=index), PLAIN[index % 4]) for index in range(count)]
+        yield [(first[0]._replace(partition=index), PLAIN[index % 4]) for index in range(count)]
         yield [((first, second)[index % 2][0], PLAIN[index % 4]) for index in range(count)]
 
 

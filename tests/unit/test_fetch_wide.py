@@ -14,7 +14,7 @@ from barnabas.wire.errors import ErrorCode
 from barnabas.wire.fetch import TOPIC_ID_FROM
 from barnabas.wire.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from tests.support.fetch_scene import TOPIC, Scene, scene_of
-from tests.support.network import is_closed_by_peer, run
+from tests.support.network import run
 
 VERSIONS = (11, 13)
 """Topics by name, and by id."""
@@ -123,12 +123,15 @@ def test_client_that_goes_while_its_fetch_waits_leaves_nothing_behind(
     run(scenario())
 
 
-def test_isolation_level_that_there_is_not_closes_the_connection(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("wide_bytes", [0, 1 << 20], ids=["wide", "not wide"])
+def test_isolation_level_that_there_is_not_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wide_bytes: int
 ) -> None:
     async def scenario() -> None:
         async with wide_scene(tmp_path, 13, monkeypatch) as scene:
+            monkeypatch.setattr(fetch, "WIDE_BYTES", wide_bytes)
             scene.reader.ask(1, isolation_level=7)
-            assert await is_closed_by_peer(scene.reader.stream)
+            answer = await scene.reader.answer()
+            assert (answer.error_code, list(answer.topics)) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
 
     run(scenario())

@@ -2,19 +2,24 @@
 
 import asyncio
 import logging
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from barnabas.base.errors import DiskFailed
 from barnabas.base.logs import fields_of
+from barnabas.base.uuid import ZERO_UUID
 from barnabas.groups.effects import Effects, RebalanceCompleted
+from barnabas.groups.offsets import TOGETHER_MAX
 from barnabas.groups.records import encode_offset_key
+from barnabas.groups.requests import OffsetToCommit
 from barnabas.groups.shard import ShardStatus
 from barnabas.groups.transitions import GroupState
 from barnabas.records.batch import Codec, read_header
 from barnabas.records.builder import BatchBuilder
 from barnabas.wire.errors import ErrorCode, KafkaError
-from tests.support.group_coordinator import COMMIT_TIMEOUT_MS, MemoryPartition, Rig, run, turns
+from tests.support.group_coordinator import COMMIT_TIMEOUT_MS, MemoryPartition, Rig, run, turns, waiting
 
 
 def test_commit_is_answered_and_seen_only_below_the_high_watermark() -> None:
@@ -250,11 +255,11 @@ def test_session_that_ends_while_others_are_still_revived_is_looked_at_later(mon
         shard._timer_fired(key)
         await rig.coordinator.wait_loaded()
         assert shard._timers[key].is_set
-        assert shard.state.counts()[GroupState.STABLE] == 100
+        assert shard.state.groups.counts()[GroupState.STABLE] == 100
 
         shard._timer_fired(key)
         await turns()
-        assert shard.state.counts()[GroupState.STABLE] == 99
+        assert shard.state.groups.counts()[GroupState.STABLE] == 99
 
     run(scenario())
 
@@ -314,7 +319,7 @@ def test_records_of_newer_kinds_of_groups_are_skipped_without_a_word(caplog: pyt
         rig = Rig()
         await rig.lead(MemoryPartition(0, [raw_batch(*newer, (b"\x00\x03\x00", None))]))
         assert rig.shard.status is ShardStatus.ACTIVE
-        assert rig.shard.state.skipped_records == len(newer) + 1
+        assert rig.shard.state.groups.skipped_records == len(newer) + 1
 
     run(scenario())
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
@@ -336,7 +341,7 @@ def test_disk_that_fails_while_loading_is_tried_again() -> None:
         rig.pass_time(10_100)
         await rig.coordinator.wait_loaded()
         assert rig.shard.status is ShardStatus.ACTIVE
-        assert rig.shard.state.group_ids() == ["g"]
+        assert rig.shard.state.groups.group_ids() == ["g"]
 
     run(scenario())
 
@@ -453,7 +458,7 @@ def test_offsets_of_a_deleted_topic_are_removed() -> None:
         await rig.lead(partition)
         await asyncio.gather(rig.commit(1), rig.commit(2, topic="payments"))
 
-        rig.coordinator.topics_deleted(["orders"])
+        await rig.coordinator.topics_deleted({"orders": ZERO_UUID})
         await turns()
         assert (rig.committed(), rig.committed(topic="payments")) == (None, 2)
 
@@ -469,10 +474,89 @@ def test_offsets_of_a_deleted_topic_are_removed_in_batches_that_the_log_takes() 
         written = len(partition.batches)
         partition.batch_bytes_max = 300
 
-        rig.coordinator.topics_deleted(["orders"])
+        await rig.coordinator.topics_deleted({"orders": ZERO_UUID})
         await turns()
         assert [rig.committed(group) for group in groups] == [None] * 20
         assert max(map(len, partition.batches[written:])) <= 300
+
+    run(scenario())
+
+
+def commit_many(rig: Rig, count: int, topic_id: UUID = ZERO_UUID, start: int = 0) -> "asyncio.Future[Any]":
+    """Of one group, the partitions from `start` on."""
+    future, token = waiting()
+    wanted = [OffsetToCommit("orders", topic_id, index, 1, -1, "") for index in range(start, start + count)]
+    rig.shard.carry_out(rig.shard.state.commit_offsets("g", -1, "", None, wanted, token, rig.coordinator.now()))
+    return future
+
+
+def partitions_committed(rig: Rig) -> list[int]:
+    return [partition for _, partition, _ in rig.shard.state.committed_offsets("g")]
+
+
+def test_very_many_offsets_of_a_deleted_topic_are_removed_a_few_at_a_time() -> None:
+    async def scenario() -> None:
+        rig, partition = Rig(), MemoryPartition()
+        await rig.lead(partition)
+        for start in range(0, 1800, 300):
+            await commit_many(rig, 300, start=start)
+        written = len(partition.batches)
+
+        await rig.coordinator.topics_deleted({"orders": ZERO_UUID})
+        await turns()
+        assert partitions_committed(rig) == []
+        counts = [read_header(memoryview(batch)).count for batch in partition.batches[written:]]
+        assert sum(counts) == 1800
+        assert max(counts) <= TOGETHER_MAX
+
+    run(scenario())
+
+
+def test_commits_for_a_new_topic_of_the_name_of_a_deleted_one_stay() -> None:
+    """Also those that come while the old ones are being removed, and are not in the log yet."""
+    old, new = UUID(int=1), UUID(int=2)
+
+    async def scenario() -> None:
+        rig, partition = Rig(), MemoryPartition()
+        await rig.lead(partition)
+        for start in range(0, 1800, 300):
+            await commit_many(rig, 300, old, start)
+
+        deletion = asyncio.create_task(rig.coordinator.topics_deleted({"orders": old}))
+        await asyncio.sleep(0)
+        commits = [commit_many(rig, 5, new, start) for start in (0, 700, 1790)]
+        await asyncio.gather(deletion, *commits)
+        await turns()
+        assert sorted(partitions_committed(rig)) == [*range(5), *range(700, 705), *range(1790, 1795)]
+
+    run(scenario())
+
+
+def test_very_many_offsets_expire_a_few_at_a_time_and_a_commit_meanwhile_stays() -> None:
+    async def scenario() -> None:
+        rig, partition = Rig(offsets_retention_ms=1000), MemoryPartition()
+        await rig.lead(partition)
+        for start in range(0, 1800, 300):
+            await commit_many(rig, 300, start=start)
+        rig.clock.advance(2000)
+        written = len(partition.batches)
+
+        sweep = asyncio.create_task(rig.coordinator.sweep())
+        await asyncio.sleep(0)
+        commit = commit_many(rig, 1, start=1799)
+        await asyncio.gather(sweep, commit)
+        await turns()
+        assert 1799 in partitions_committed(rig)
+        assert max(read_header(memoryview(batch)).count for batch in partition.batches[written:]) <= TOGETHER_MAX + 1
+
+        await rig.coordinator.sweep()
+        await turns()
+        assert partitions_committed(rig) == [1799]
+
+        rig.clock.advance(2000)
+        await rig.coordinator.sweep()
+        await turns()
+        assert rig.coordinator.state_for("g").describe("g") is None
 
     run(scenario())
 

@@ -68,7 +68,7 @@ def test_refused_commit_of_a_new_group_leaves_no_group(shard: PlayedShard) -> No
     shard.holds_appends = True
     shard.send_commit("g", {WHERE: 8})
     shard.refuse_appended()
-    assert len(shard.state) == 0
+    assert len(shard.state.groups) == 0
 
 
 def test_member_commits_in_its_generation_only(shard: PlayedShard) -> None:
@@ -211,7 +211,7 @@ def test_group_is_deleted_with_everything_it_has_in_the_log(shard: PlayedShard) 
     shard.leave("g", LeavingMember(member, None))
     assert shard.delete_group("g") is ErrorCode.NONE
     assert shard.delete_group("g") is ErrorCode.GROUP_ID_NOT_FOUND
-    assert len(shard.state) == 0
+    assert len(shard.state.groups) == 0
     latest = dict(shard.log)
     assert set(latest.values()) == {None}
 
@@ -222,9 +222,9 @@ def test_simple_group_without_offsets_stays_until_it_is_swept_or_reloaded(shard:
         shard.carry_out(shard.state.delete_offsets(group_id, [WHERE], shard.new_token()))
         assert shard.state_of(group_id) is GroupState.EMPTY
     shard.expire("g")
-    assert shard.state.group_ids() == ["h"]
+    assert shard.state.groups.group_ids() == ["h"]
     shard.restart()
-    assert len(shard.state) == 0
+    assert len(shard.state.groups) == 0
 
 
 def test_group_deletion_takes_back_the_ids_that_were_given_out(shard: PlayedShard) -> None:
@@ -237,7 +237,7 @@ def test_group_deletion_takes_back_the_ids_that_were_given_out(shard: PlayedShar
 
 def test_commit_of_nothing_makes_no_group(shard: PlayedShard) -> None:
     assert shard.commit("g", {WHERE: 1}, metadata="x" * 5000) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
-    assert len(shard.state) == 0
+    assert len(shard.state.groups) == 0
 
 
 def test_group_deletion_covers_a_commit_that_is_still_on_its_way(shard: PlayedShard) -> None:
@@ -246,9 +246,9 @@ def test_group_deletion_covers_a_commit_that_is_still_on_its_way(shard: PlayedSh
     shard.send_commit("g", {ELSEWHERE: 2})
     shard.carry_out(shard.state.delete_group("g", shard.new_token()))
     shard.commit_appended()
-    assert len(shard.state) == 0
+    assert len(shard.state.groups) == 0
     shard.restart()
-    assert len(shard.state) == 0
+    assert len(shard.state.groups) == 0
 
 
 def test_group_that_is_joined_while_its_deletion_is_on_its_way_lives_on(shard: PlayedShard) -> None:
@@ -265,7 +265,7 @@ def test_group_that_is_joined_while_its_deletion_is_on_its_way_lives_on(shard: P
 def test_offsets_of_deleted_topics_go(shard: PlayedShard) -> None:
     shard.commit("g", {WHERE: 1, ELSEWHERE: 2})
     shard.commit("h", {WHERE: 3})
-    for effects in shard.state.topics_deleted({"orders"}):
+    for effects in shard.state.topics_deleted({"orders": ZERO_UUID}):
         shard.carry_out(effects)
     assert shard.offset("h", *WHERE) is None
     assert (shard.offset("g", *WHERE), shard.offset("g", *ELSEWHERE)) == (None, 2)
@@ -281,7 +281,7 @@ def test_offset_of_a_simple_group_expires_after_its_commit(shard: PlayedShard) -
     assert shard.offset("g", *WHERE) == 1
     shard.advance(1)
     shard.expire("g")
-    assert len(shard.state) == 0
+    assert len(shard.state.groups) == 0
     assert set(dict(shard.log).values()) == {None}
 
 
@@ -296,7 +296,7 @@ def test_offsets_of_an_empty_group_expire_after_it_became_empty(shard: PlayedSha
     assert shard.offset("g", *ELSEWHERE) == 1, "counted from the leaving, also after a restart"
     shard.advance(RETENTION_MS - 1)
     shard.expire("g")
-    assert len(shard.state) == 0
+    assert len(shard.state.groups) == 0
 
 
 def test_offset_committed_for_a_group_long_empty_is_kept_for_the_whole_retention(shard: PlayedShard) -> None:
@@ -362,7 +362,7 @@ def test_group_without_offsets_and_members_is_removed_but_not_while_one_is_about
     shard.expire("g")
     assert shard.state_of("g") is GroupState.DEAD
     shard.restart()
-    assert len(shard.state) == 0
+    assert len(shard.state.groups) == 0
 
 
 def test_expiry_leaves_a_group_alone_while_a_commit_is_on_its_way(shard: PlayedShard) -> None:
@@ -386,7 +386,7 @@ def test_listing_filters_by_state_and_type(shard: PlayedShard) -> None:
         for states, types in [((), ()), (["stable"], ()), (["empty", "dead"], ["classic"]), ((), ["consumer"])]
     ]
     assert names == [["s", "e"], ["s"], ["e"], []]
-    counts = shard.state.counts()
+    counts = shard.state.groups.counts()
     assert (counts[GroupState.STABLE], counts[GroupState.EMPTY], sum(counts.values())) == (1, 1, 2)
 
 
@@ -412,5 +412,5 @@ def test_description_has_metadata_when_stable_only_and_always_the_last_assignmen
 
 def test_records_of_other_kinds_of_groups_are_counted_and_skipped() -> None:
     state = GroupShardState(GroupSettings(), lambda: "")
-    state.replay(b"\x00\x03\x00\x01g", b"\x00\x00\x00\x00\x00\x01")
-    assert (state.skipped_records, len(state)) == (1, 0)
+    state.groups.replay(b"\x00\x03\x00\x01g", b"\x00\x00\x00\x00\x00\x01")
+    assert (state.groups.skipped_records, len(state.groups)) == (1, 0)

@@ -57,7 +57,7 @@ def group_of(value: bytes) -> GroupMetadata:
 def load(keys: list[bytes], values: list[bytes | None]) -> GroupShardState:
     replay, state = Replay(), GroupShardState(GroupSettings(), lambda: "")
     replay.add_all(keys, values)
-    assert replay.build_into(state, limit=100)
+    assert replay.build_into(state.groups, limit=100)
     return state
 
 

@@ -299,6 +299,32 @@ def test_commit_with_any_retention_is_taken(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_group_with_more_offsets_than_a_batch_holds_is_deleted(tmp_path: Path) -> None:
+    count = 300
+
+    async def scenario() -> None:
+        async with served_broker(tmp_path, offsets_topic_replication_factor="1") as broker:
+            await broker.ask(ApiKey.FIND_COORDINATOR, 6, key_type=0, coordinator_keys=["g"])
+            for number in range(2):
+                name = f"t{number}-".ljust(249, "x")
+                await broker.create(name, count)
+                partitions = [
+                    {"partition_index": index, "committed_offset": 1, "committed_metadata": ""}
+                    for index in range(count)
+                ]
+                group = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+                await broker.ask(ApiKey.OFFSET_COMMIT, 8, **group, topics=[{"name": name, "partitions": partitions}])
+            bound = {"name": "max.message.bytes", "config_operation": SET, "value": "150000"}
+            changed = [{"resource_type": TOPIC, "resource_name": "__consumer_offsets", "configs": [bound]}]
+            await broker.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=changed, validate_only=False)
+
+            [result] = (await broker.ask(ApiKey.DELETE_GROUPS, 2, groups_names=["g"])).results
+            assert result.error_code is ErrorCode.none
+            assert (await broker.ask(ApiKey.LIST_GROUPS, 4, states_filter=[])).groups == ()
+
+    run(scenario())
+
+
 def test_commit_of_very_many_offsets_is_answered_for_each(tmp_path: Path) -> None:
     count = 250
 

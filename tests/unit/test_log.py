@@ -18,7 +18,7 @@ from barnabas.storage.timestamp_lookup import FoundTimestamp
 from barnabas.storage.transaction_index import AbortedTransaction
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.log_model import check_indexes, data_batch, marker_batch, read_all
-from tests.support.simulated_log import DIRECTORY, SimulatedLog, path
+from tests.support.simulated_log import DIRECTORY, SimulatedLog, path, restart, truncate
 
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=0, file_delete_delay_ms=50)
 
@@ -381,7 +381,7 @@ def test_last_write_is_read_from_memory_until_it_is_forgotten(orders: SimulatedL
 
 def test_last_write_that_was_truncated_is_not_read_from_memory(orders: SimulatedLog) -> None:
     filled(orders, 3)
-    orders.log.truncate_to(4)
+    truncate(orders.log, 4)
     assert orders.log.read_written(4, 1 << 20) is None
     orders.log.check_invariants()
 
@@ -532,7 +532,7 @@ def test_flush_under_way_does_not_excuse_records_that_came_later() -> None:
 def test_plan_overtaken_by_a_truncation_does_not_move_the_recovery_point(orders: SimulatedLog) -> None:
     filled(orders, 4)
     plan = orders.log.plan_flush()
-    orders.log.truncate_to(4)
+    truncate(orders.log, 4)
     plan.run()
     orders.log.finish_flush(plan)
     assert orders.log.recovery_point == 0
@@ -542,7 +542,7 @@ def test_plan_overtaken_by_a_truncation_does_not_bring_old_epochs_back(orders: S
     orders.append(2, epoch=1)
     orders.append(2, epoch=2)
     plan = orders.log.plan_flush()
-    orders.log.truncate_to(2)
+    truncate(orders.log, 2)
     plan.run()
     orders.log.finish_flush(plan)
     orders.append(2, epoch=1)
@@ -669,7 +669,7 @@ def test_truncated_log_ends_with_a_whole_batch(small: SimulatedLog, offset: int,
     small.log.flush()
     small.log.advance_high_watermark(12)
     expected = [batch for batch in read_all(small.log) if batch.next_offset <= end]
-    small.log.truncate_to(offset)
+    truncate(small.log, offset)
     assert (small.log.end_offset, small.log.recovery_point, small.log.high_watermark) == (end, end, end)
     assert read_all(small.log) == expected
     small.log.check_invariants()
@@ -683,7 +683,7 @@ def test_truncation_takes_producers_transactions_and_epochs_back(small: Simulate
     small.append(3, epoch=1)
     small.end_transaction(epoch=2)
     small.produce(1, epoch=3)
-    small.log.truncate_to(4)
+    truncate(small.log, 4)
     state = small.log.producers.get(7)
     assert state is not None
     assert (state.last_sequence, state.transaction_first_offset) == (0, 0)
@@ -695,14 +695,14 @@ def test_truncation_takes_producers_transactions_and_epochs_back(small: Simulate
 def test_truncation_drops_what_is_staged_or_writes_it_first(orders: SimulatedLog) -> None:
     orders.append(2)
     orders.append(2, is_written=False)
-    orders.log.truncate_to(3)
+    truncate(orders.log, 3)
     assert orders.log.end_offset == orders.log.staged_end_offset == 2
 
 
 def test_truncation_revokes_slices_of_dropped_segments(small: SimulatedLog) -> None:
     filled(small)
     kept, gone = small.log.read(0, 10).slice, small.log.read(8, 10).slice
-    small.log.truncate_to(4)
+    truncate(small.log, 4)
     assert kept is not None
     assert gone is not None
     assert (kept.is_revoked, gone.is_revoked) == (False, True)
@@ -712,7 +712,7 @@ def test_truncation_drops_the_newest_segment_first(small: SimulatedLog) -> None:
     filled(small)
     renamed: list[str] = []
     small.disk.before_call = lambda operation, name: renamed.append(name) if operation == "rename" else None
-    small.log.truncate_to(1)
+    truncate(small.log, 1)
     assert [name for name in renamed if name.endswith(".log")] == [path(f"{base:020d}.log") for base in (8, 4)]
 
 
@@ -721,7 +721,7 @@ def test_truncation_below_the_first_segment_begins_anew(small: SimulatedLog) -> 
     small.log.advance_high_watermark(12)
     small.log.delete_records_before(8)
     delete_due_segments(small.log, small.clock)
-    small.log.truncate_to(3)
+    truncate(small.log, 3)
     assert (small.bases, small.log.log_start_offset, small.log.end_offset) == ([3], 3, 3)
 
 
@@ -732,7 +732,7 @@ def test_truncation_of_the_batch_in_which_the_log_starts_begins_anew(
     orders.append(4)
     orders.log.advance_high_watermark(4)
     orders.log.delete_records_before(2)
-    orders.log.truncate_to(offset)
+    truncate(orders.log, offset)
     assert (orders.bases, orders.log.log_start_offset, orders.log.end_offset) == ([end], end, end)
     orders.log.check_invariants()
 
@@ -740,7 +740,7 @@ def test_truncation_of_the_batch_in_which_the_log_starts_begins_anew(
 def test_truncation_on_a_full_disk_succeeds(small: SimulatedLog) -> None:
     filled(small)
     small.disk.capacity_bytes = small.disk.used_bytes
-    small.log.truncate_to(6)
+    truncate(small.log, 6)
     assert small.log.end_offset == 6
     small.log.check_invariants()
 
@@ -749,7 +749,7 @@ def test_restart_drops_everything_and_goes_on_elsewhere(small: SimulatedLog) -> 
     small.produce(0, epoch=1)
     filled(small)
     taken = small.log.read(0, 10).slice
-    small.log.restart_at(100)
+    restart(small.log, 100)
     log = small.log
     assert (small.bases, log.log_start_offset, log.end_offset, log.high_watermark) == ([100], 100, 100, 100)
     assert (list(log.producers), log.epochs.entries, log.snapshots.offsets) == ([], (), ())
@@ -782,7 +782,7 @@ def test_closed_log_forgets_the_transactions_that_were_truncated(orders: Simulat
     orders.end_transaction()
     orders.log.close()
     orders.reopen(orders.disk.kill(), was_clean=True)
-    orders.log.truncate_to(1)
+    truncate(orders.log, 1)
     orders.append()
     orders.log.close()
     disk = orders.disk
@@ -808,7 +808,7 @@ def test_log_works_with_a_single_open_file() -> None:
     orders = filled(SimulatedLog(SMALL, handles_max=1), 20)
     assert len(read_all(orders.log)) == 20
     assert orders.log.find_timestamp(0) is not None
-    orders.log.truncate_to(9)
+    truncate(orders.log, 9)
     orders.log.close()
     orders.reopen(was_clean=True)
     assert orders.log.end_offset == 8

@@ -326,9 +326,16 @@ def test_truncate_lowers_the_recovery_point_on_disk_before_the_cut(
     manager.run_due_work()
     assert recovery_points(disk) == {ORDERS: 3}
     job = manager.truncation(ORDERS, 1)
+    lowered_before: list[bool] = []
+
+    def at_call(operation: str, path: str) -> None:
+        if operation == "truncate" and path.endswith(".log"):
+            lowered_before.append(recovery_points(disk.power_loss_image())[ORDERS] <= 1)
+
+    disk.before_call = at_call
     job.run()
-    assert log.end_offset == 3
-    assert recovery_points(disk)[ORDERS] <= 1
+    disk.before_call = None
+    assert lowered_before == [True]
     clock.advance(60_000)
     manager.run_due_work()
     assert recovery_points(disk)[ORDERS] <= 1, "a checkpoint before the cut must not raise it again"

@@ -72,7 +72,7 @@ def test_replies_completed_later_leave_at_once_when_flushed() -> None:
             for slot in slots:
                 slot.complete(b"done")
             assert served.server.counters.bytes_out == 0
-            served.server.flush_replies()
+            served.server.replies.flush()
             assert served.server.counters.bytes_out == 2 * len(framed(b"done"))
             assert [await read_frame(reader) for _ in range(2)] == [b"done"] * 2
             writer.close()

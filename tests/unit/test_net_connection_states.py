@@ -91,7 +91,7 @@ class Played:
                 slot.fail(BarnabasError("it failed"))
 
     def turn(self) -> None:
-        self.served.server.flush_replies()
+        self.served.server.replies.flush()
 
 
 EVENTS: dict[str, Callable[[Played], None]] = {

@@ -71,7 +71,7 @@ def test_range_behind_a_big_reply_waits_for_the_transport(path: str) -> None:
             slots = await _slots(served, 4)
             big = os.urandom(20 << 20)
             slots[0].complete(big)
-            served.server.flush_replies()  # more than the socket takes: the transport keeps the rest
+            served.server.replies.flush()  # more than the socket takes: the transport keeps the rest
             sendable = CountedRange(path, 5, 50_000)
             slots[1].complete([sendable])
             slots[2].complete(b"end")
@@ -94,7 +94,7 @@ def test_small_ranges_in_memory_are_read_and_released_at_once(path: str) -> None
             (slot,) = await _slots(served, 1)
             ranges = [CountedRange(path, 20, 1000), CountedRange(path, 0, 0), CountedRange(path, 5, 7)]
             slot.complete([b"head", ranges[0], ranges[1], b"middle", ranges[2]])
-            served.server.flush_replies()
+            served.server.replies.flush()
             assert [one.releases for one in ranges] == [1, 1, 1]
             assert await read_frame(reader) == b"head" + CONTENT[20:1020] + b"middle" + CONTENT[5:12]
             writer.close()
@@ -141,7 +141,7 @@ def test_range_without_a_descriptor_for_sendfile_is_sent_all_the_same(
             with monkeypatch.context() as patch:
                 patch.setattr(os, "dup", no_descriptor_left)
                 slot.complete([sendable])
-                served.server.flush_replies()
+                served.server.replies.flush()
             assert await read_frame(reader) == CONTENT
             assert sendable.releases == 1
             writer.close()
@@ -177,7 +177,7 @@ def test_range_that_is_being_loaded_is_released_after_the_load_when_the_client_g
             loading.load_may_end = lambda: may_end.wait(PATIENCE_SECONDS)
             waiting = CountedRange(path, 0, 1000)
             slot.complete([loading, waiting])
-            served.server.flush_replies()
+            served.server.replies.flush()
             writer.close()
             await served.handlers[0].closed.wait()
             assert (loading.releases, waiting.releases) == (0, 1)

@@ -1,6 +1,7 @@
 """One segment: appends, lookups, slices, cutting and checking."""
 
 import errno
+from contextlib import closing
 from random import Random
 
 import pytest
@@ -46,6 +47,13 @@ def append(
     header = read_header(batch)
     segment.append([batch], [header], INTERVAL)
     return header.next_offset
+
+
+def truncate(segment: Segment, offset: int) -> None:
+    cut = segment.cut_to(offset)
+    assert cut is not None
+    with closing(cut.run(segment._files)) as log:
+        log.sync()
 
 
 def filled(segment: Segment, batches: int = 10) -> Segment:
@@ -109,7 +117,7 @@ def test_position_of_every_offset_is_that_of_its_batch(segment: Segment) -> None
 def test_position_of_the_last_write_is_forgotten_with_it(segment: Segment) -> None:
     size = filled(segment).size // 10
     assert segment.position_of(BASE + 18) == 9 * size
-    segment.truncate_to(BASE + 16)
+    truncate(segment, BASE + 16)
     assert segment.position_of(BASE + 18) is None
     append(segment, BASE + 16, 1_000, 1_001, 1_002)
     assert segment.position_of(BASE + 16) == segment.position_of(BASE + 18) == 8 * size
@@ -257,7 +265,7 @@ def test_truncation_revokes_only_slices_that_reach_beyond_it(segment: Segment) -
     filled(segment)
     size = segment.size // 10
     below, across, above = segment.slice(0, size), segment.slice(0, size + 1), segment.slice(2 * size, size)
-    segment.truncate_to(BASE + 2)
+    truncate(segment, BASE + 2)
     assert [taken.is_revoked for taken in (below, across, above)] == [False, True, True]
     segment.check_invariants()
 
@@ -272,7 +280,7 @@ def test_truncated_segment_is_as_if_no_more_had_been_appended(
     filled(segment)
     kept = (offset - BASE) // 2
     size = segment.size // 10
-    assert segment.truncate_to(offset) == (10 - kept) * size
+    truncate(segment, offset)
     assert disk.size(segment.path(LOG_SUFFIX)) == segment.size == kept * size
     assert segment.next_offset() == BASE + 2 * kept
     assert segment.largest.timestamp == (999 + 2 * kept if kept else NO_TIMESTAMP)
@@ -284,15 +292,15 @@ def test_truncated_segment_is_as_if_no_more_had_been_appended(
 
 def test_truncation_beyond_the_end_does_nothing(segment: Segment) -> None:
     size = filled(segment).size
-    assert segment.truncate_to(BASE + 20) == 0
+    assert segment.cut_to(BASE + 20) is None
     assert segment.size == size
 
 
-def test_truncation_is_durable_at_once(disk: SimulatedDisk, segment: Segment) -> None:
+def test_truncation_is_durable_once_it_is_synced(disk: SimulatedDisk, segment: Segment) -> None:
     filled(segment)
     segment.file.sync()
     disk.sync_directory("")
-    segment.truncate_to(BASE + 4)
+    truncate(segment, BASE + 4)
     for _ in range(20):
         assert disk.power_loss_image().size(segment.path(LOG_SUFFIX)) == segment.size
 

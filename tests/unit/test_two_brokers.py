@@ -44,7 +44,7 @@ async def check_serves(served: ServedBroker, group_id: str) -> None:
         led = next(iter(broker.groups.coordinator))
         led._reload(BarnabasError("a test reads it back"))
         await broker.groups.coordinator.wait_loaded()
-        assert led.state.group_ids()
+        assert led.state.groups.group_ids()
         http_reader, http_writer = await asyncio.open_connection("127.0.0.1", broker.metrics_port)
         http_writer.write(b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n")
         assert (await http_reader.readline()).split()[1] == b"200"

@@ -166,6 +166,7 @@ async def _raise_later(controllership: Controllership, watcher: MetadataWatcher,
         await asyncio.sleep(FINISHING_SECONDS)
         with suppress(DiskFailed, SessionLost, BadVersion, NoNode):  # or a topic has changed: the next image has it
             await raise_leader_epochs(controllership, watcher.image, node_id)
+            logger.info("leader epochs are raised: records can be produced again")
             return
 
 
@@ -253,6 +254,7 @@ async def start_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
     core.groups.follow(core.replicas.image)
     group_tasks = site.tasks()
     group_tasks.start(core.groups.run())
+    group_tasks.start(core.groups.keep_forgetting())
     group_tasks.start(core.groups.keep_sweeping())
     return core
 
@@ -267,7 +269,7 @@ def _make_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
         return settings.log_config(image, site.node_id, topic)
 
     server = Server(parts.network, settings.config.server_options(), executor, logs.on_file_failure)
-    tick = AppendTick(loop, parts.clock, server.flush_replies)
+    tick = AppendTick(loop, parts.clock, server.replies)
     flusher = Flusher(loop, logs, executor)
     site.stack.push_async_callback(flusher.drain)
     replicas = Replicas(

@@ -26,6 +26,7 @@ assertion is another matter: our own state may be wrong, and the broker stops.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -92,13 +93,19 @@ class Row:
 
 class Direct(Row, Generic[_Asked]):
     """A row for an API whose handler answers by itself, or returns work that takes longer than this turn of the event
-    loop. `decode` is the reference decoder, from a version and its body."""
+    loop. `decode` is the reference decoder, from a version and its body. `is_ordered`: requests that come after such
+    work on the same connection wait for it, because they may change the same things."""
 
     def __init__(
-        self, handler: Callable[[Request, _Asked], Work | None], decode: Callable[[int, memoryview], _Asked]
+        self,
+        handler: Callable[[Request, _Asked], Work | None],
+        decode: Callable[[int, memoryview], _Asked],
+        *,
+        is_ordered: bool = False,
     ) -> None:
         self.handler = handler
         self.decode = decode
+        self.is_ordered = is_ordered
 
 
 class Awaited(Row, Generic[_View]):
@@ -113,8 +120,8 @@ class Route:
     """One API on the road."""
 
     __slots__ = (
-        *("api_key", "compiled", "declined", "decode", "decode_frame"),
-        *("handler", "now", "reference", "seconds", "wait_seconds"),
+        *("api_key", "compiled", "declined", "decode", "decode_frame", "handler"),
+        *("is_ordered", "now", "reference", "seconds", "wait_seconds"),
     )
 
     def __init__(self, api_key: ApiKey, row: Direct[Any], codecs: Codecs, measures: RequestMeasures) -> None:
@@ -123,6 +130,7 @@ class Route:
         self.decode_frame = codecs.frame_decoders.get(api_key)
         """The compiled reader of whole frames, where there is one."""
         self.handler = row.handler
+        self.is_ordered = row.is_ordered
         self.now = measures.now
         self.seconds = measures.seconds[api_key]
         self.wait_seconds = measures.fetch_wait_seconds
@@ -239,7 +247,7 @@ def _go_on() -> None:
 class ClientConnection:
     """What a connection hands its requests to. It knows who is at the other end."""
 
-    __slots__ = ("_default_route", "_dispatcher", "_routes", "caller")
+    __slots__ = ("_default_route", "_dispatcher", "_line", "_routes", "caller")
 
     def __init__(self, dispatcher: Dispatcher, caller: Caller) -> None:
         self._dispatcher = dispatcher
@@ -247,8 +255,13 @@ class ClientConnection:
         self._default_route = self._routes[ApiKey.API_VERSIONS]
         """Of a frame that does not begin as any request does; its header tells what is wrong with it."""
         self.caller = caller
+        self._line: deque[tuple[ReplySlot, memoryview]] | None = None
+        """What came while a long request that must be done first is under way; None while there is none."""
 
     def on_request(self, slot: ReplySlot, frame: memoryview) -> None:
+        if self._line is not None:
+            self._line.append((slot, frame))
+            return
         dispatcher = self._dispatcher
         began = dispatcher.measures.now()
         try:
@@ -275,11 +288,36 @@ class ClientConnection:
                 return
             work = route.handler(request, asked)
             if work is not None:
-                dispatcher.start(request, work)
+                dispatcher.start(request, self._before_others(work) if route.is_ordered else work)
         except BarnabasError:
             raise
         except Exception as bug:  # noqa: BLE001 - whatever it is, no request may end the broker: see the module's text
             raise dispatcher.mistake(frame[1] if len(frame) > 1 else -1, bug) from None
+
+    def _before_others(self, work: Work) -> Work:
+        """The same work; requests that come meanwhile wait in line until it is done."""
+        self._line = deque()
+
+        async def run() -> None:
+            try:
+                await work()
+            finally:
+                self._go_on()
+
+        return run
+
+    def _go_on(self) -> None:
+        line, self._line = self._line, None
+        assert line is not None, "there was a long request"
+        while line:
+            slot, frame = line.popleft()
+            try:
+                self.on_request(slot, frame)
+            except BarnabasError as error:  # as the connection does
+                slot.fail(error)
+            if self._line is not None:  # this one is long, too
+                self._line.extend(line)
+                return
 
     # -- what requests ask of it ---------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ Owner: the broker's event loop.
 import asyncio
 from concurrent.futures import Executor
 from random import Random
+from uuid import UUID
 
 from barnabas.base.clock import Clock
 from barnabas.broker.group_partitions import ServedLeadership
@@ -50,6 +51,8 @@ class Groups:
         self._sweep_interval_ms = config.offsets_retention_check_interval_ms
         self._led: dict[tuple[str, int], ServedLeadership] = {}
         self._image = ClusterImage()
+        self._gone: asyncio.Queue[dict[str, UUID]] = asyncio.Queue()
+        """Deleted topics by name, whose offsets are still there."""
         self._is_closed = False
         self.turns = Turns(loop)
         """For joins and syncs, which come in storms."""
@@ -90,11 +93,16 @@ class Groups:
             await self._replicas.wait_for(lambda image: image is not self._image)
             self.follow(self._replicas.image)
 
+    async def keep_forgetting(self) -> None:
+        """Removes the offsets of deleted topics."""
+        while True:
+            await self.coordinator.topics_deleted(await self._gone.get())
+
     async def keep_sweeping(self) -> None:
         await self.coordinator.keep_sweeping(self._sweep_interval_ms)
 
     def follow(self, image: ClusterImage) -> None:
-        gone = [name for name in self._image.topics if name not in image.topics]
+        gone = {name: topic.id for name, topic in self._image.topics.items() if topic.id not in image.topics_by_id}
         self._image = image  # also of a broker that stops: `run` waits for an image other than this
         if self._is_closed:
             return
@@ -104,7 +112,7 @@ class Groups:
         self.coordinator.follow(led, count)
         self.history.follow(self._leadership(HISTORY_TOPIC, 0))
         if gone:
-            self.coordinator.topics_deleted(gone)
+            self._gone.put_nowait(gone)
 
     def _leadership(self, topic: str, index: int) -> ServedLeadership | None:
         partition = self._replicas.get(topic, index)

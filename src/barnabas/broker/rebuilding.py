@@ -50,6 +50,7 @@ from barnabas.storage.checkpoints import (
 from barnabas.storage.directory import LOCK, LogDirectory
 from barnabas.storage.meta_properties import META_PROPERTIES, read_meta_properties
 from barnabas.storage.producer_snapshot import SNAPSHOT_SUFFIX, CorruptSnapshot, read_snapshot
+from barnabas.storage.recognition import holds_log
 
 
 class MetadataLost(BarnabasError):  # noqa: N818 - a fact about directories, named as one
@@ -120,12 +121,21 @@ def _traces(files: FileSystem, directory: str) -> str | None:
     try:
         if not files.exists(directory):
             return None
-        if partitions := LogDirectory(files, directory).list().partitions:
+        if partitions := _logs_in(files, directory):
             return f"holds {len(partitions)} partition{'s' if len(partitions) > 1 else ''}"
         meta = read_meta_properties(files, os.path.join(directory, META_PROPERTIES))
     except (DiskFailed, CorruptCheckpoint):  # the directory's own failure, which opening it will report
         return None
     return f"belongs to cluster {meta.cluster_id}" if meta is not None and meta.cluster_id else None
+
+
+def _logs_in(files: FileSystem, directory: str) -> list[TopicPartition]:
+    """The partitions that lie there. A name alone makes none: `photos-2024` is one, too."""
+    return [
+        name
+        for name in LogDirectory(files, directory).list().partitions
+        if holds_log(files, os.path.join(directory, str(name)))
+    ]
 
 
 def rebuild(
@@ -213,7 +223,7 @@ def survey_logs(files: FileSystem, log_dirs: Sequence[str], node_id: int | None,
             compacted.update(name.topic for name in read_offsets(files, os.path.join(directory, CLEANER_OFFSETS)))
         except CorruptCheckpoint as problem:
             notes.append(str(problem))
-        for name in LogDirectory(files, directory).list().partitions:
+        for name in _logs_in(files, directory):
             path = os.path.join(directory, str(name))
             if name in paths:
                 raise CannotRebuild(

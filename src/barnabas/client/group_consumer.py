@@ -217,8 +217,8 @@ class GroupConsumer:
 
     @property
     def problem(self) -> Exception | None:
-        """Why nothing can be fetched now; None while all is well."""
-        return self._consumer.problem
+        """Why nothing can be fetched now, or the group not be joined; None while all is well."""
+        return self._consumer.problem or self._cluster.problem
 
     @property
     def member_id(self) -> str:

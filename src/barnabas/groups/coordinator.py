@@ -5,16 +5,17 @@ told which partitions are led here and brings the shards in line: new ones load,
 elsewhere, one in a later epoch begins anew. `shard_for` is the way in for every request; while a shard loads it answers
 COORDINATOR_LOAD_IN_PROGRESS, and where there is none NOT_COORDINATOR.
 
-`sweep` looks for expired offsets, group by group, and lets other work in between.
+`sweep` looks for expired offsets, group by group, and lets other work in between; so does `topics_deleted`.
 
 Owner: the broker's event loop.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Final
+from uuid import UUID
 
 from barnabas.base.clock import Clock, Moment, moment_of
 from barnabas.base.ids import SteadyMs
@@ -23,6 +24,7 @@ from barnabas.base.timers import LoopTimers
 from barnabas.base.uuid import new_uuid
 from barnabas.groups.effects import Outcome, RebalanceCompleted, StoryEvent
 from barnabas.groups.measures import GroupMeasures
+from barnabas.groups.offsets import TOGETHER_MAX
 from barnabas.groups.partitions import LedPartition, partition_of
 from barnabas.groups.settings import GroupSettings
 from barnabas.groups.shard import GroupShard, ShardStatus, ShardWorld
@@ -33,8 +35,6 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-_SWEPT_TOGETHER: Final = 1000
-"""Offsets that are looked at before other work gets its turn."""
 _PARTITIONS_REMEMBERED_MAX: Final = 50_000
 
 
@@ -138,11 +138,18 @@ class GroupCoordinator:
             if index not in self._shards:
                 self._shards[index] = GroupShard(partition, self._world)
 
-    def topics_deleted(self, topics: Collection[str]) -> None:
-        """Offsets of topics that do not exist any more are worth nothing."""
+    async def topics_deleted(self, topics: Mapping[str, UUID]) -> None:
+        """Offsets of topics that do not exist any more, by name and id, are worth nothing."""
         for shard in self._active():
-            for effects in shard.state.topics_deleted(set(topics)):
+            state, done = shard.state, 0
+            for effects in state.topics_deleted(topics):
+                if shard.state is not state:  # it is loaded anew, or led elsewhere
+                    break
                 shard.carry_out(effects)
+                done += 1 + len(effects.records)
+                if done >= TOGETHER_MAX:
+                    done = 0
+                    await asyncio.sleep(0)
 
     def _active(self) -> list[GroupShard]:
         return [shard for shard in self._shards.values() if shard.status is ShardStatus.ACTIVE]
@@ -163,17 +170,20 @@ class GroupCoordinator:
         now = Moment(self._clock.settled_ms(), self._clock.steady_ms())
         for shard in self._active():
             looked_at = 0
-            for group_id in shard.state.group_ids():
+            for group_id in shard.state.groups.group_ids():
                 if shard.status is not ShardStatus.ACTIVE:
                     break
-                effects = shard.state.expire_offsets(group_id, now)
-                if effects.records:
-                    self.measures.offsets_expired.value += len(effects.records)
-                    shard.carry_out(effects)
-                looked_at += 1 + shard.state.offset_count(group_id)
-                if looked_at >= _SWEPT_TOGETHER:
-                    looked_at = 0
-                    await asyncio.sleep(0)
+                state = shard.state
+                looked_at += 1 + min(state.offset_count(group_id), TOGETHER_MAX)
+                for effects in state.expire_offsets(group_id, now):
+                    if shard.state is not state:  # it is loaded anew, or led elsewhere
+                        break
+                    if effects.records:
+                        self.measures.offsets_expired.value += len(effects.records)
+                        shard.carry_out(effects)
+                    if looked_at >= TOGETHER_MAX:
+                        looked_at = 0
+                        await asyncio.sleep(0)
             await asyncio.sleep(0)
 
     async def keep_sweeping(self, interval_ms: int) -> None:
@@ -186,14 +196,14 @@ class GroupCoordinator:
     def groups(self) -> Iterator[tuple[str, GroupShardState]]:
         """Every group by name, with the state to ask. It may go on while groups come and go."""
         for shard in self._active():
-            for group_id in shard.state.group_ids():
+            for group_id in shard.state.groups.group_ids():
                 yield group_id, shard.state
 
     def counts(self) -> dict[GroupState, int]:
         """How many groups there are in each state."""
         totals: dict[GroupState, int] = {}
         for shard in self._active():
-            for state, count in shard.state.counts().items():
+            for state, count in shard.state.groups.counts().items():
                 totals[state] = totals.get(state, 0) + count
         return totals
 

@@ -286,6 +286,15 @@ class Group:
                     seen.add(topic_partition)
                     yield topic_partition
 
+    def coming_offsets(self) -> dict[tuple[str, int], bytes | None]:
+        """What was appended, and is not committed yet: the last value of each partition, None for a tombstone."""
+        coming = {}
+        for effects in self.in_flight.values():
+            for record in effects.records:
+                if isinstance(record.change, OffsetChange):
+                    coming[record.change.topic, record.change.partition] = record.change.value
+        return coming
+
     def metadata(self, assignments: dict[str, bytes]) -> GroupMetadata:
         """The group as it is now, as a value for the log."""
         protocol = self.protocol

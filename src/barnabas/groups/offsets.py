@@ -9,10 +9,13 @@ Offsets expire `offsets.retention.minutes` after
 - the commit, when it never had any (a simple group), or when a consumer group is stable and nobody in it reads the
   topic any more.
 A commit that carries its own time of expiry (old clients) goes by that one.
+
+A group may have very many offsets. What removes them does so a few at a time (`TOGETHER_MAX`), so that neither the
+event loop nor a batch of the log has to take all of them at once; the group may change in between.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from barnabas.base.uuid import ZERO_UUID
@@ -25,6 +28,12 @@ from barnabas.groups.settings import GroupSettings
 from barnabas.groups.transitions import GroupState
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.primitives import INT32, TEXT_BYTES_MAX
+
+CommittedValue: TypeAlias = tuple[str, int, bytes]
+"""Topic, partition, and the value of the record."""
+
+TOGETHER_MAX: Final = 500
+"""Offsets that are looked at or removed at a time: a millisecond or two, with the log's part."""
 
 # Looking a member of an enumeration up costs as much as a call, and commits are many.
 _NONE: Final = ErrorCode.NONE
@@ -142,25 +151,42 @@ def delete_all(group: Group, effects: Effects) -> None:
         bury(group, topic, partition, effects)
 
 
-def expire(group: Group, step: Step) -> bool:
-    """Adds tombstones of what has expired; says whether nothing is left then."""
+def bury_of_topics(
+    group: Group, partitions: Iterable[tuple[str, int]], topics: Mapping[str, UUID], effects: Effects
+) -> None:
+    """Adds tombstones of these offsets, as far as they are of the topics with these ids, and not of later ones."""
+    coming = group.coming_offsets()
+    for topic, partition in partitions:
+        value = coming.get((topic, partition), group.offsets.get(topic, {}).get(partition))
+        if value is not None and decode_offset(value).topic_id in (topics[topic], ZERO_UUID):
+            bury(group, topic, partition, effects)
+
+
+def list_offsets(group: Group) -> Iterator[CommittedValue]:
+    """All committed offsets. It may go on while the group changes."""
+    for topic in tuple(group.offsets):
+        for partition, value in tuple(group.offsets.get(topic, {}).items()):
+            yield topic, partition, value
+
+
+def expire(group: Group, offsets: Iterable[CommittedValue], step: Step) -> bool:
+    """Adds tombstones of those that have expired; says whether all of them have."""
     retention_started_ms = _retention_start(group)
     if retention_started_ms is None:
         return not group.offsets
     is_all = True
-    for topic, partitions in group.offsets.items():
+    for topic, partition, value in offsets:
         if group.is_subscribed_to(topic):
             is_all = False
             continue
-        for partition, value in partitions.items():
-            committed = decode_offset(value)
-            expires_at_ms = committed.expire_timestamp_ms
-            if expires_at_ms is None:
-                expires_at_ms = retention_started_ms(committed) + step.settings.offsets_retention_ms
-            if step.now.wall_ms >= expires_at_ms:
-                bury(group, topic, partition, step.effects)
-            else:
-                is_all = False
+        committed = decode_offset(value)
+        expires_at_ms = committed.expire_timestamp_ms
+        if expires_at_ms is None:
+            expires_at_ms = retention_started_ms(committed) + step.settings.offsets_retention_ms
+        if step.now.wall_ms >= expires_at_ms:
+            bury(group, topic, partition, step.effects)
+        else:
+            is_all = False
     return is_all
 
 

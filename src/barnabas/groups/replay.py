@@ -49,10 +49,10 @@ class Replay:
                 partitions = self._offsets.setdefault(prefix, {})
             partitions[number] = value
 
-    def build_into(self, state: LoggedGroups, limit: int) -> bool:
+    def build_into(self, groups: LoggedGroups, limit: int) -> bool:
         """Does about as much as decoding so many small records; says whether all is done. Nothing is added after it."""
         if self._left is None:
-            self._left = self._build(state)
+            self._left = self._build(groups)
         done = 0
         for amount in self._left:
             done += amount
@@ -60,16 +60,16 @@ class Replay:
                 return False
         return True
 
-    def _build(self, state: LoggedGroups) -> Iterator[int]:
+    def _build(self, groups: LoggedGroups) -> Iterator[int]:
         for key, value in self._others.items():
-            state.replay(key, value)
+            groups.replay(key, value)
             yield 1 if value is None else 1 + len(value) // _BYTES_LIKE_ONE_RECORD
         for prefix, partitions in self._offsets.items():
             group_id, topic = names_in(prefix)
             if None in partitions.values():
                 for partition in [partition for partition, value in partitions.items() if value is None]:
                     del partitions[partition]
-                    state.replay(encode_offset_key(group_id, topic, partition), None)
+                    groups.replay(encode_offset_key(group_id, topic, partition), None)
             present: dict[int, bytes] = partitions  # type: ignore[assignment] # the others are gone
             values = list(present.values())
             for start in range(0, len(values), _OFFSETS_CHECKED_TOGETHER):
@@ -77,4 +77,4 @@ class Replay:
                 check_offsets(together)
                 yield 1 + len(together) // _OFFSETS_LIKE_ONE_RECORD
             if present:
-                state.take_offsets(group_id, topic, present)
+                groups.take_offsets(group_id, topic, present)

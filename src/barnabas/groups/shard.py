@@ -184,8 +184,8 @@ class GroupShard:
         except CorruptGroupRecord:
             count, state, damage = await self._replay_one_by_one()
         damage.report(logger, OFFSETS_TOPIC, self.partition.index)
-        if state.skipped_records:
-            logger.debug("%d records are of other kinds of groups", state.skipped_records, extra=self._fields)
+        if state.groups.skipped_records:
+            logger.debug("%d records are of other kinds of groups", state.groups.skipped_records, extra=self._fields)
         return count, state
 
     async def _until_committed(self, end_offset: Offset) -> None:
@@ -200,7 +200,7 @@ class GroupShard:
 
     async def _revive(self, state: GroupShardState) -> None:
         self.state = state
-        group_ids = state.group_ids()
+        group_ids = state.groups.group_ids()
         for start in range(0, len(group_ids), _REVIVED_TOGETHER):
             self.carry_out(state.revive(group_ids[start : start + _REVIVED_TOGETHER], self._world.now()))
             await asyncio.sleep(0)
@@ -211,7 +211,7 @@ class GroupShard:
         count = await read_records(self.partition, self._world.buffer_bytes, replay.add_all, damage)
         is_built = False
         while not is_built:
-            is_built = replay.build_into(state, limit=_BUILT_TOGETHER)
+            is_built = replay.build_into(state.groups, limit=_BUILT_TOGETHER)
             await asyncio.sleep(0)
         return _Replayed(count, state, damage)
 
@@ -222,7 +222,7 @@ class GroupShard:
         def take(keys: Sequence[bytes], values: Sequence[bytes | None], offsets: Sequence[Offset]) -> None:
             for key, value, offset in zip(keys, values, offsets, strict=True):
                 try:
-                    state.replay(key, value)
+                    state.groups.replay(key, value)
                 except CorruptGroupRecord as problem:
                     damage.record(offset, problem)
 

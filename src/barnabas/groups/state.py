@@ -2,7 +2,15 @@
 
 Pure: no I/O, no clock, no randomness. One `GroupShardState` belongs to one partition for as long as this broker leads
 it; one task owns it. A call changes soft state at once and returns `effects.Effects`. What their records change, they
-change when they are committed: `logged`.
+change when they are committed, in `groups` (`logged.LoggedGroups`). They end in one of three ways:
+
+| what is known | call |
+|---|---|
+| they are below the high watermark | `committed`; what follows comes out |
+| they were certainly not written | `refused`; the state goes on |
+| nothing, or the leadership is lost | `abandon`; all tokens are answered, the state is dropped and loaded anew |
+
+After the last replayed record every group is brought to life by `revive`, in as many slices as the caller likes.
 
 `now` has both clocks: sessions go by the steady one, what is written and told by the wall clock. A heartbeat needs the
 first alone; for the expiry of offsets the wall clock's time is a settled one (`barnabas.base.clock`).
@@ -10,8 +18,8 @@ first alone; for the expiry of offsets the wall clock's time is a settled one (`
 Not here: authorization, empty group ids, whether topics exist; the handlers do that.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, repeat
 from uuid import UUID
 
 from barnabas.base.clock import Moment
@@ -21,9 +29,9 @@ from barnabas.groups import join as joining
 from barnabas.groups import leave as leaving
 from barnabas.groups import offsets as offset_rules
 from barnabas.groups import sync as syncing
-from barnabas.groups.effects import Effects, Reply, TimerKey, TimerKind, Token
+from barnabas.groups.effects import AssignmentWritten, Effects, Reason, Reply, TimerKey, TimerKind, Token
 from barnabas.groups.logged import LoggedGroups
-from barnabas.groups.rebalance import Step, complete_join, initial_delay_over, session_timer_fired
+from barnabas.groups.rebalance import Step, complete_join, initial_delay_over, keep_alive, prepare, session_timer_fired
 from barnabas.groups.records import CommittedOffset, GroupMetadata, offset_in
 from barnabas.groups.requests import (
     CLASSIC_GROUP_TYPE,
@@ -54,10 +62,71 @@ _ANY_MOMENT = Moment(0, 0)
 """For what does not depend on the time."""
 
 
-class GroupShardState(LoggedGroups):
+class GroupShardState:
     def __init__(self, settings: GroupSettings, new_uuid_text: Callable[[], str]) -> None:
-        super().__init__(settings)
+        self.settings = settings
+        self.groups = LoggedGroups()
+        self._groups = self.groups.by_id
         self._new_uuid_text = new_uuid_text
+
+    # --- the log --------------------------------------------------------------------------------------------
+
+    def revive(self, group_ids: Iterable[str], now: Moment) -> Effects:
+        """All records are replayed: members of these groups go on if they were stable, with a new session each."""
+        step = Step(self.settings, now)
+        for group_id in group_ids:
+            group = self._groups[group_id]
+            if group.durable is not None:
+                group.restore()
+            elif not group.offsets:
+                self.groups.drop(group)
+                continue
+            for member in group.members.values():
+                keep_alive(group, member, step)
+            if len(group.members) > self.settings.group_size_max:
+                prepare(group, (step.cause(Reason.OVER_CAPACITY),), step)
+        return step.effects
+
+    def committed(self, effects: Effects, now: Moment) -> Effects | None:
+        """These records are below the high watermark. Gives what follows, if anything does."""
+        groups = self.groups
+        for record in effects.records:
+            groups.apply(record.change, now.wall_ms)
+        written = effects.continuation
+        following = None
+        if isinstance(written, AssignmentWritten):
+            step = Step(self.settings, now)
+            syncing.assignment_written(written, step)
+            following = groups.sent(written.group, step.effects)
+        groups.landed(effects)
+        return following
+
+    def refused(self, effects: Effects, error: ErrorCode, now: Moment) -> Effects:
+        """These records were certainly not written. The replies of `effects` are the coordinator's to refuse."""
+        written = effects.continuation
+        step = Step(self.settings, now)
+        concerned = effects.groups
+        self.groups.landed(effects)
+        for group in concerned:
+            self.groups.drop_if_unused(group)  # what would have made it known is not in the log
+        if written is None:
+            return step.effects
+        group = written.group
+        if isinstance(written, AssignmentWritten):
+            syncing.assignment_refused(written, error, step)
+        elif group.state is GroupState.STABLE:
+            prepare(group, (step.cause(Reason.WRITE_REFUSED),), step)
+        return self.groups.sent(group, step.effects)
+
+    def abandon(self) -> list[Token]:
+        """The state is given up: everyone who waits for a join or a sync. (Replies with records are not here.)"""
+        tokens: list[Token] = []
+        for group in self._groups.values():
+            tokens += group.joining.values()
+            tokens += group.syncing.values()
+            group.joining.clear()
+            group.syncing.clear()
+        return tokens
 
     # --- membership -----------------------------------------------------------------------------------------
 
@@ -73,12 +142,12 @@ class GroupShardState(LoggedGroups):
             return step.effects
         is_new_group = group is None
         if group is None:
-            group = self._create(request.group_id, now.wall_ms)
+            group = self.groups.create(request.group_id, now.wall_ms)
         joining.join(group, request, token, self._new_uuid_text, step)
         if is_new_group and not step.effects.records:
             # As in Kafka, a group is there from the first join on, even from one that it refuses.
             step.write(group, GroupMetadata("", 0, None, None, now.wall_ms, ()))
-        return self._sent(group, step.effects)
+        return self.groups.sent(group, step.effects)
 
     def sync(self, request: SyncRequest, token: Token, now: Moment) -> Effects:
         step = Step(self.settings, now)
@@ -87,7 +156,7 @@ class GroupShardState(LoggedGroups):
             step.reply(token, SyncResult(_UNKNOWN_MEMBER))
             return step.effects
         syncing.sync(group, request, token, step)
-        return self._sent(group, step.effects)
+        return self.groups.sent(group, step.effects)
 
     def heartbeat(
         self, group_id: str, generation: int, member_id: str, instance_id: str | None, steady_ms: SteadyMs
@@ -117,7 +186,7 @@ class GroupShardState(LoggedGroups):
             return step.effects
         left = leaving.leave(group, members, step)
         step.reply(token, LeaveResult(_NONE, left))
-        return self._sent(group, step.effects)
+        return self.groups.sent(group, step.effects)
 
     def timer_fired(self, key: TimerKey, now: Moment) -> Effects:
         """A timer that is too late for what it was set for does nothing."""
@@ -138,7 +207,7 @@ class GroupShardState(LoggedGroups):
                 initial_delay_over(group, step)
             else:
                 complete_join(group, step)
-        return self._sent(group, step.effects)
+        return self.groups.sent(group, step.effects)
 
     # --- offsets --------------------------------------------------------------------------------------------
 
@@ -163,7 +232,7 @@ class GroupShardState(LoggedGroups):
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
             if len(group_id.encode()) > TEXT_BYTES_MAX:
                 raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-            group = self._create(group_id, now.wall_ms)
+            group = self.groups.create(group_id, now.wall_ms)
         else:
             offset_rules.check_commit(group, generation, member_id, instance_id)
             member = group.members.get(member_id)
@@ -174,8 +243,8 @@ class GroupShardState(LoggedGroups):
         errors = offset_rules.commit(group, offsets, effects, self.settings, now.wall_ms, expire_timestamp_ms)
         effects.replies.append(Reply(token, errors))
         if not effects.records:
-            self._drop_if_unused(group)
-        return self._sent(group, effects)
+            self.groups.drop_if_unused(group)
+        return self.groups.sent(group, effects)
 
     def fetch_offsets(
         self,
@@ -205,17 +274,32 @@ class GroupShardState(LoggedGroups):
         offset_rules.check_offset_delete(group)
         effects = Effects()
         effects.replies.append(Reply(token, offset_rules.delete(group, partitions, effects)))
-        return self._sent(group, effects)
+        return self.groups.sent(group, effects)
 
-    def expire_offsets(self, group_id: str, now: Moment) -> Effects:
-        """Tombstones of what has expired, and of the group when it is empty and has no offset left."""
-        step = Step(self.settings, now)
+    def expire_offsets(self, group_id: str, now: Moment) -> Iterator[Effects]:
+        """Tombstones of what has expired, and of the group when it is empty and has no offset left.
+
+        Of very many offsets a few at a time; the state may change in between. Such a group goes at a later look.
+        """
         group = self._groups.get(group_id)
         if group is None or group.in_flight:
-            return step.effects
-        if offset_rules.expire(group, step) and group.state is GroupState.EMPTY and not group.pending:
-            step.write(group, None)
-        return self._sent(group, step.effects)
+            return
+        is_small = self.offset_count(group_id) <= offset_rules.TOGETHER_MAX
+        own: dict[int, Effects] = {}
+        offsets = offset_rules.list_offsets(group)
+        while True:
+            step = Step(self.settings, now)
+            together = list(islice(offsets, offset_rules.TOGETHER_MAX))
+            unchanged = [one for one in together if group.offsets.get(one[0], {}).get(one[1]) is one[2]]
+            is_all = offset_rules.expire(group, unchanged, step)
+            if is_all and is_small and group.state is GroupState.EMPTY and not group.pending:
+                step.write(group, None)
+            own[id(step.effects)] = step.effects
+            yield self.groups.sent(group, step.effects)
+            if is_small or not together or self._groups.get(group_id) is not group:
+                return
+            if group.in_flight.keys() - own.keys():  # a commit that came meanwhile may be for any that is left
+                return
 
     def committed_offsets(self, group_id: str) -> Iterator[tuple[str, int, int]]:
         """Topic, partition and offset of every commit of a group. It may go on while the group changes."""
@@ -230,18 +314,35 @@ class GroupShardState(LoggedGroups):
         group = self._groups.get(group_id)
         return 0 if group is None else sum(map(len, group.offsets.values()))
 
-    def topics_deleted(self, topics: Collection[str]) -> list[Effects]:
-        """Tombstones of all offsets of these topics, for each group apart: together they may be many."""
-        every = []
-        for group in self._groups.values():
-            effects = Effects()
-            for topic, partition in group.offset_keys(topics):
-                offset_rules.bury(group, topic, partition, effects)
-            if effects.records:
-                every.append(self._sent(group, effects))
-        return every
+    def topics_deleted(self, topics: Mapping[str, UUID]) -> Iterator[Effects]:
+        """Tombstones of all offsets of the topics with these ids: for each group apart, and a few at a time.
+
+        The state may change in between: what is committed then for a new topic of the same name stays.
+        """
+        for group in tuple(self._groups.values()):
+            keys = tuple(group.offset_keys(topics))
+            for start in range(0, len(keys) or 1, offset_rules.TOGETHER_MAX):
+                effects = Effects()
+                if self._groups.get(group.group_id) is group:
+                    together = keys[start : start + offset_rules.TOGETHER_MAX]
+                    offset_rules.bury_of_topics(group, together, topics, effects)
+                yield self.groups.sent(group, effects)
 
     # --- groups ---------------------------------------------------------------------------------------------
+
+    def delete_some_offsets(self, group_id: str, token: Token) -> Effects:
+        """Removes a few offsets of a group that is being deleted and has more than one batch takes; answers with an
+        error code."""
+        effects = Effects()
+        group = self._groups.get(group_id)
+        if group is None or group.state is not GroupState.EMPTY:
+            code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else ErrorCode.NON_EMPTY_GROUP
+            effects.replies.append(Reply(token, code))
+            return effects
+        for topic, partition, _ in islice(offset_rules.list_offsets(group), offset_rules.TOGETHER_MAX):
+            offset_rules.bury(group, topic, partition, effects)
+        effects.replies.append(Reply(token, _NONE))
+        return self.groups.sent(group, effects)
 
     def delete_group(self, group_id: str, token: Token) -> Effects:
         """Answers with an error code."""
@@ -258,7 +359,7 @@ class GroupShardState(LoggedGroups):
         leaving.forget_pending(group, step)
         step.write(group, None)
         step.reply(token, _NONE)
-        return self._sent(group, effects)
+        return self.groups.sent(group, effects)
 
     def describe(self, group_id: str) -> GroupDescription | None:
         group = self._groups.get(group_id)

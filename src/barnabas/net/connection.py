@@ -41,7 +41,7 @@ from barnabas.net.counters import NetworkCounters
 from barnabas.net.framing import FrameReceiver
 from barnabas.net.idle import IdleWheel
 from barnabas.net.replies import BUFFER_TYPES, Piece, ReplySlot, release_ranges
-from barnabas.net.sending import INLINED_REPLY_BYTES_MAX, Sender, inlined, make_sender, total_bytes
+from barnabas.net.sending import INLINED_REPLY_BYTES_MAX, Sender, inlined, make_sender
 from barnabas.net.wakefulness import Wakefulness
 
 _LOG = logging.getLogger(__name__)
@@ -98,19 +98,22 @@ class ConnectionOptions:
 class ReplyFlusher:
     """The connections that have replies ready since the last tick."""
 
-    __slots__ = ("_loop", "_ready")
+    __slots__ = ("_loop", "_ready", "is_expected")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._ready: list[Connection] = []
+        self.is_expected = False
+        """Set by a caller that answers many requests now and calls `flush` at the end: the loop need not call it."""
 
     def add(self, connection: "Connection") -> None:
-        if not self._ready:
+        if not (self._ready or self.is_expected):
             self._loop.call_soon(self.flush)
         self._ready.append(connection)
 
     def flush(self) -> None:
-        """Sends what is ready. Whoever has just answered a tick's requests need not wait for the loop to call it."""
+        """Sends what is ready."""
+        self.is_expected = False
         ready, self._ready = self._ready, []
         for connection in ready:
             connection.flush()
@@ -374,11 +377,19 @@ class Connection(FrameReceiver):
             self._review_reading()
 
     def _add_parts(self, parts: Sequence[Piece], pieces: list[Piece]) -> bool:
-        """Adds a reply of several parts; whether there are ranges in it."""
-        if total_bytes(parts) <= INLINED_REPLY_BYTES_MAX:
-            parts = [part if isinstance(part, BUFFER_TYPES) else inlined(part, self) for part in parts]
-        pieces.extend(parts)
-        return not all(isinstance(part, BUFFER_TYPES) for part in parts)
+        """Adds a reply of several parts; whether there are ranges in it. In plain loops: a generator costs a call for
+        each part."""
+        size_bytes, has_ranges = 0, False
+        for part in parts:
+            size_bytes += len(part) if isinstance(part, BUFFER_TYPES) else part.length
+        for part in parts:
+            piece = part
+            if not isinstance(piece, BUFFER_TYPES):
+                if size_bytes <= INLINED_REPLY_BYTES_MAX:
+                    piece = inlined(piece, self)
+                has_ranges |= not isinstance(piece, BUFFER_TYPES)
+            pieces.append(piece)
+        return has_ranges
 
     def _send(self, pieces: list[Piece]) -> None:
         if self._sender is None:

@@ -23,7 +23,7 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Final, Protocol, TypeAlias
 
@@ -429,7 +429,3 @@ def inlined(sendable: SendableRange, owner: SenderOwner) -> Piece:
         return sendable
     sendable.release()
     return data
-
-
-def total_bytes(pieces: Iterable[Piece]) -> int:
-    return sum(len(piece) if isinstance(piece, BUFFER_TYPES) else piece.length for piece in pieces)

@@ -149,9 +149,10 @@ class Server:
         for name, listening in self._listening.items():
             listening.accept(_ListenerAcceptor(self, name, connect))
 
-    def flush_replies(self) -> None:
-        """Sends every reply that is ready, without waiting for the loop's next tick."""
-        self._shared.flusher.flush()
+    @property
+    def replies(self) -> ReplyFlusher:
+        """Sends every reply that is ready, without waiting for the loop's next turn."""
+        return self._shared.flusher
 
     def admit(self, listener_name: str, peer: tuple[str, int], connect: Connect) -> Connection | None:
         problem = self._problem_with(peer[0])

@@ -116,9 +116,21 @@ class AvroDecoder:
             row, reason = decode_value(value.as_py(), schema, writers)
             rows.append(row)
             reasons.append(reason)
-        added = [pa.array(rows, self.row_type), pa.array(reasons, pa.string())]
+        added = [self._column(rows, reasons), pa.array(reasons, pa.string())]
         names = [PARSED, REASON, *batch.schema.names]
         return pa.RecordBatch.from_arrays([*added, *batch.columns], names=names)
+
+    def _column(self, rows: list[dict[str, Any] | None], reasons: list[str | None]) -> pa.Array:
+        """The rows as structs. One with a value that its column cannot hold, such as an int of 40 bits, is bad."""
+        try:
+            return pa.array(rows, self.row_type)
+        except (pa.ArrowException, OverflowError, ValueError, TypeError):
+            for index, row in enumerate(rows):
+                try:
+                    pa.array([row], self.row_type)
+                except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+                    rows[index], reasons[index] = None, f"the value does not fit the columns of the schema: {error}"
+            return pa.array(rows, self.row_type)
 
 
 def decode_value(value: bytes | None, schema: Any, writers: dict[int, Any]) -> tuple[dict[str, Any] | None, str | None]:

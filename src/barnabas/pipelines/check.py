@@ -44,7 +44,7 @@ def check_pipeline(
     streams = EmptyStreams(spark)
     try:
         compiler = Compiler(spark, pipeline, directory, streams)
-        mistakes = [*_compile_mistakes(compiler), *_option_mistakes(pipeline)]
+        mistakes = [*_compile_mistakes(compiler), *_option_mistakes(pipeline), *_target_mistakes(pipeline, directory)]
         if topics is not None:
             mistakes += _topic_mistakes(pipeline, topics)
         return sorted(set(mistakes))
@@ -85,6 +85,21 @@ def _topic_mistakes(pipeline: Pipeline, topics: Collection[str]) -> Iterator[Mis
         hint = nearest(pipeline.dead_letter, topics)
         message = f"the dead-letter topic '{pipeline.dead_letter}' does not exist{hint}"
         yield Mistake(pipeline.entry.line_of("dead_letter"), message)
+
+
+def _target_mistakes(pipeline: Pipeline, directory: Path) -> Iterator[Mistake]:
+    """Directories that are one and the same by other names, or one within the other, whose files it would join."""
+    known: list[tuple[Sink, Path]] = []
+    for sink in pipeline.sinks:
+        if sink.kind not in ("parquet", "delta"):
+            continue
+        place = (directory / sink.target).resolve()
+        for other, taken in known:
+            if place.is_relative_to(taken) or taken.is_relative_to(place):
+                where = "to the same place as" if place == taken else "into the directory of, or around that of,"
+                message = f"sink '{sink.name}' writes {where} sink '{other.name}'; write apart"
+                yield Mistake(sink.entry.line_of(sink.kind), message)
+        known.append((sink, place))
 
 
 def _option_mistakes(pipeline: Pipeline) -> Iterator[Mistake]:

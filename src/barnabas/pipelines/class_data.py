@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.base.clock import SystemClock
 from barnabas.pipelines.java import JavaUnusable, find_java
+from barnabas.spark.compiled_modules import spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,15 +35,19 @@ _PART: Final = ".part"
 _QUIET: Final = "-Xshare:auto -Xlog:disable -Xlog:all=error:stderr"
 """What the JVM thinks of an archive is no news for whoever starts a pipeline."""
 _EXIT_SECONDS_MAX: Final = 300.0
+_MASTER: Final = "local[1]"
 
 
-def archive_path() -> Path | None:
-    """Where the archive for this Java and this Spark is, or would be; None when it is turned off or cannot be."""
+def archive_path(master: str | None = None) -> Path | None:
+    """Where the archive for this Java and this Spark is, or would be; None when it is turned off or cannot be.
+
+    The JVM knows its classes by the paths of their files, which a session's SPARK_HOME decides.
+    """
     if os.environ.get(SWITCH, "").lower() in ("off", "0", "no", "false"):
         return None
     import pyspark
 
-    jars = Path(pyspark.__file__).parent / "jars"
+    jars = (spark_home(master) or Path(pyspark.__file__).parent) / "jars"
     try:
         java = find_java()
         changed_ns = jars.stat().st_mtime_ns
@@ -54,12 +59,12 @@ def archive_path() -> Path | None:
     return cache / "barnabas" / "class-data" / f"{place}-{build}{_ARCHIVE}"
 
 
-def with_archive(settings: Mapping[str, str]) -> dict[str, str]:
+def with_archive(settings: Mapping[str, str], master: str | None = None) -> dict[str, str]:
     """Spark's settings, with the archive where there is one. A user's own choice about sharing stays."""
     given = settings.get(JAVA_OPTIONS, "")
     if "-Xshare" in given or "-XX:SharedArchiveFile" in given or "-XX:ArchiveClassesAtExit" in given:
         return dict(settings)
-    archive = archive_path()
+    archive = archive_path(master)
     if archive is None or not _is_ours(archive):
         return dict(settings)
     return {**settings, JAVA_OPTIONS: f"{given} -XX:SharedArchiveFile={archive} {_QUIET}".strip()}
@@ -67,7 +72,7 @@ def with_archive(settings: Mapping[str, str]) -> dict[str, str]:
 
 def make_archive() -> Path | None:
     """Makes the archive, unless it is there. None when it is turned off, or when this Java cannot make one."""
-    archive = archive_path()
+    archive = archive_path(_MASTER)
     if archive is None or " " in str(archive):  # Spark splits options at blanks
         return None
     if _is_ours(archive):
@@ -93,7 +98,7 @@ def _run_spark(directory: Path, java_options: str) -> None:
     from barnabas.pipelines.sessions import start_session
 
     settings = {JAVA_OPTIONS: java_options, "spark.local.dir": str(directory)}
-    spark = start_session("class-data", "local[1]", settings, directory / "spark.log")
+    spark = start_session("class-data", _MASTER, settings, directory / "spark.log")
     process = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
     try:
         _run_query(spark, directory)

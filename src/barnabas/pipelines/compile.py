@@ -15,7 +15,7 @@ import importlib
 import re
 import sys
 import sysconfig
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -30,10 +30,11 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.avro import UnsupportedAvro
 from barnabas.pipelines.nodes import Entry, Mistake, nearest
-from barnabas.pipelines.parsing import DELETED, Parser, UnreadableSchema
-from barnabas.pipelines.query_state import streams_of, tagged
+from barnabas.pipelines.parsing import DELETED, RECORD_TYPES, Parser, UnreadableSchema
+from barnabas.pipelines.query_state import StreamUse, stream_uses, tagged
 from barnabas.pipelines.relations import query_relations
 from barnabas.pipelines.spec import Pipeline, Sink, Source, Step, needed_for
+from barnabas.pipelines.tables import SCHEMA_DDL as TABLE_COLUMNS
 
 _PLACE_IN_SQL: Final = re.compile(r"\(line (\d+), pos (\d+)\)|line (\d+),? pos (\d+)")
 _ERROR_CLASS: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
@@ -55,7 +56,7 @@ class Streams(Protocol):
     def name_streams(self, is_named: bool) -> None:
         """Whether the streams from now on are bound to their offsets by name."""
 
-    def stream(self, source: Source, parser: Parser, group: str) -> DataFrame: ...
+    def stream(self, source: Source, parser: Parser, sink: Sink) -> DataFrame: ...
 
     def table(self, source: Source, parser: Parser) -> DataFrame: ...
 
@@ -66,7 +67,7 @@ class Compiled:
 
     sink: Sink
     rows: DataFrame
-    streams: tuple[str, ...]
+    streams: tuple[StreamUse, ...]
     is_named: bool
 
 
@@ -79,21 +80,26 @@ class Compiler:
     directory: Path
     streams: Streams
     _inputs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _owners: dict[str, str | None] = field(default_factory=dict)
 
     def compile(self, sink: Sink, *, may_name_streams: bool = True) -> Compiled:
         """NotCompiled with the first mistake on the way to this sink.
 
         Streams are bound to their offsets by name, if they may; Spark cannot do that where one is read twice.
         """
+        letters = {source.name for source in self.pipeline.sources if self.dead_letter_owner(source) == sink.name}
         self.streams.name_streams(may_name_streams)
+        rows = self._rows(sink, self.streams, letters)
+        uses = stream_uses(rows)
+        if may_name_streams and len({use.source for use in uses}) < len(uses):
+            return self.compile(sink, may_name_streams=False)
+        return Compiled(sink, rows, tuple(uses), may_name_streams)
+
+    def _rows(self, sink: Sink, streams: Streams, letters: Collection[str]) -> DataFrame:
         frames: dict[str, DataFrame] = {}
         for name in self.needed_for(sink):
-            frames[name] = self.frame(name, frames, sink)
-        rows = self.shaped(sink, frames[sink.input])
-        streams = streams_of(rows)
-        if may_name_streams and len(set(streams)) < len(streams):
-            return self.compile(sink, may_name_streams=False)
-        return Compiled(sink, rows, tuple(streams), may_name_streams)
+            frames[name] = self.frame(name, frames, sink, streams, letters)
+        return self.shaped(sink, frames[sink.input])
 
     def inputs_of(self, name: str) -> tuple[str, ...]:
         """The sources and earlier steps that a step works on; a source has none."""
@@ -127,17 +133,38 @@ class Compiler:
         return needed_for(sink, self.inputs_of)
 
     def dead_letter_owner(self, source: Source) -> str | None:
-        """The one sink whose query writes the dead letters of a source: the first that reads it."""
+        """The one sink whose query writes the dead letters of a source: the first that reads it.
+
+        Replaces the views of sources and steps, so it comes before a query is compiled.
+        """
         if source.on_error != "dead_letter":
             return None
-        return next((sink.name for sink in self.pipeline.sinks if source.name in self.needed_for(sink)), None)
+        if source.name not in self._owners:
+            named = [sink for sink in self.pipeline.sinks if source.name in self.needed_for(sink)]
+            readers = [sink for sink in named if self._is_read(source, sink)] if len(named) > 1 else named
+            self._owners[source.name] = readers[0].name if readers else None
+        return self._owners[source.name]
 
-    def frame(self, name: str, frames: dict[str, DataFrame], sink: Sink) -> DataFrame:
-        """A source or step, as a view too; `frames` has what it needs."""
+    def _is_read(self, source: Source, sink: Sink) -> bool:
+        """Whether Spark's plan of a sink has a source that its steps name: a CTE, or an input of Python's, may be left
+        unused, and then nothing of it is read."""
+        self.streams.name_streams(False)
+        return any(use.source == source.name for use in stream_uses(self._rows(sink, _NoStreams(self.spark), ())))
+
+    def frame(
+        self,
+        name: str,
+        frames: dict[str, DataFrame],
+        sink: Sink,
+        streams: Streams | None = None,
+        letters: Collection[str] = (),
+    ) -> DataFrame:
+        """A source or step, as a view too; `frames` has what it needs. `letters` are the sources whose dead letters the
+        query writes."""
         source = self.pipeline.source(name)
         if source is not None:
-            parser = Parser(self.pipeline, source, self.directory, self.dead_letter_owner(source) == sink.name)
-            frame = tagged(self._source(source, parser, self.pipeline.query_name(sink)), source=name)
+            parser = Parser(self.pipeline, source, self.directory, name in letters)
+            frame = tagged(self._source(source, parser, sink, streams or self.streams), source=name)
         else:
             step = self.pipeline.step(name)
             assert step is not None, "names were checked when the file was read"
@@ -146,14 +173,14 @@ class Compiler:
         frame.createOrReplaceTempView(name)
         return frame
 
-    def _source(self, source: Source, parser: Parser, group: str) -> DataFrame:
+    def _source(self, source: Source, parser: Parser, sink: Sink, streams: Streams) -> DataFrame:
         key = "schema"
         try:
             parser.check_schema()
             key = "schema" if source.event_time is None else "event_time"
             if source.is_table:
-                return parser.parse(self.streams.table(source, parser))
-            frame = parser.parse(self.streams.stream(source, parser, group))
+                return parser.parse(streams.table(source, parser))
+            frame = parser.parse(streams.stream(source, parser, sink))
         except (UnreadableSchema, UnsupportedAvro) as error:
             key = error.key if isinstance(error, UnreadableSchema) else "avro_schema"
             raise NotCompiled(Mistake(source.entry.line_of(key), f"source '{source.name}': {error}")) from error
@@ -300,6 +327,23 @@ class Compiler:
             message = f"{what} must be computed from one row: '{text}' is computed from many"
             raise NotCompiled(Mistake(sink.entry.line_of(key), message))
         return sql.expr(text) if found == "binary" and kind == "string" else sql.expr(text).cast(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _NoStreams:
+    """Streams that are only analysed, to see which of them a query reads."""
+
+    spark: SparkSession
+
+    def name_streams(self, is_named: bool) -> None:
+        """They have no offsets."""
+
+    def stream(self, source: Source, parser: Parser, sink: Sink) -> DataFrame:
+        columns = [sql.lit(None).cast(RECORD_TYPES[name]).alias(name) for name in parser.record_columns()]
+        return self.spark.readStream.format("rate").load().select(*columns)
+
+    def table(self, source: Source, parser: Parser) -> DataFrame:
+        return self.spark.createDataFrame([], TABLE_COLUMNS)
 
 
 def _is_statement(spark: SparkSession, sql: str) -> bool:

@@ -129,9 +129,14 @@ class ParquetDirectory:
         for old in staging.glob(f"{name}-*"):
             shutil.rmtree(old, ignore_errors=True)
         place = staging / f"{name}-{uuid.uuid4().hex[:8]}"
-        place.mkdir(parents=True)
-        self._staged[query_id] = _lock_now(place)
+        self._staged[query_id] = self._make_locked(place)
         return place
+
+    def _make_locked(self, place: Path) -> int:
+        """Makes a directory of this writer's; `recover` of another one comes before it or finds it locked."""
+        with self._locked(fcntl.LOCK_SH):
+            place.mkdir(parents=True)
+            return _lock_now(place)
 
     def _forget_staged(self, query_id: str) -> None:
         descriptor = self._staged.pop(query_id, None)
@@ -212,8 +217,7 @@ class ParquetDirectory:
         if any((directory / name).is_dir() for name in others):
             return None  # directories cannot be linked; only those without any below them are exchanged
         place = self._private / f"{_SHADOW}{uuid.uuid4().hex[:8]}"
-        place.mkdir()
-        shadow = _Shadow(directory, place, small, others, _lock_now(place))
+        shadow = _Shadow(directory, place, small, others, self._make_locked(place))
         try:
             join_files([directory / name for name in small], place / f"joined-{uuid.uuid4().hex}.parquet")
             for name in others:

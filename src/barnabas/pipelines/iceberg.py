@@ -20,6 +20,7 @@ from barnabas.pipelines.spec import Sink
 
 _BATCH_PROPERTY: Final = "barnabas.batch."
 _FILE_BYTES: Final = 128 << 20
+_JOINED_BYTES: Final = 64 << 20
 _FILES_DDL: Final = "file binary"
 _FILES: Final = pa.schema([("file", pa.binary())])
 
@@ -138,8 +139,23 @@ def _data_files(metadata: Any, rows: pa.Table, files: Any) -> Iterator[Any]:
     yield from _dataframe_to_data_files(metadata, rows, files)
 
 
+def _joinable(small: list[Any]) -> Iterator[list[Any]]:
+    """Files to join at once, as many as the driver's memory bears easily: it holds all their rows."""
+    part: list[Any] = []
+    for planned in small:
+        part.append(planned)
+        if sum(one.file.file_size_in_bytes for one in part) >= _JOINED_BYTES:
+            yield part
+            part = []
+    if len(part) > 1:
+        yield part
+
+
 def compact(table: Any, files_min: int, bytes_below: int) -> int:
-    """Joins small files of each partition, where there are `files_min` of them; returns how many became fewer."""
+    """Joins small files of each partition, where there are `files_min` of them; returns how many became fewer.
+
+    The driver does it, some files at a time: each time is a commit of its own, and none changes what readers see.
+    """
     from pyiceberg.expressions import AlwaysTrue
     from pyiceberg.io.pyarrow import ArrowScan
 
@@ -148,9 +164,8 @@ def compact(table: Any, files_min: int, bytes_below: int) -> int:
         if planned.file.file_size_in_bytes < bytes_below and not planned.delete_files:
             groups.setdefault((planned.file.spec_id, repr(planned.file.partition)), []).append(planned)
     fewer = 0
-    for small in groups.values():
-        if len(small) < max(files_min, 2):
-            continue
+    parts = [part for small in groups.values() if len(small) >= max(files_min, 2) for part in _joinable(small)]
+    for small in parts:
         scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
         joined = list(_data_files(table.metadata, scan.to_table(small), table.io))
         with table.transaction() as transaction, transaction.update_snapshot().overwrite() as snapshot:

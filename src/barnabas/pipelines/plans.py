@@ -44,6 +44,9 @@ class Stream:
     topics: str
     records_max: int | None = None
     """At most this many records in a batch, None without a limit."""
+    filters: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    """What sets this reading of the source apart from another one (`query_state.StreamUse`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +124,13 @@ def write_plan(checkpoint: Path, plan: Plan) -> None:
 
 def query_plan(pipeline: Pipeline, compiled: Compiled) -> QueryPlan:
     streams = []
-    for name in compiled.streams:
-        source = pipeline.source(name)
+    for use in compiled.streams:
+        source = pipeline.source(use.source)
         assert source is not None, "streams are sources of the file"
         topics = source.pattern or ", ".join(sorted(source.topics))
-        streams.append(Stream(name, topics, source.records_max_per_batch))
+        is_read_twice = sum(other.source == use.source for other in compiled.streams) > 1
+        apart = (use.filters, use.columns) if is_read_twice else ([], [])
+        streams.append(Stream(use.source, topics, source.records_max_per_batch, *apart))
     return QueryPlan(streams, compiled.is_named, compiled.sink.mode, state_of(compiled.rows))
 
 
@@ -168,6 +173,12 @@ def _reasons(
     elif not _is_in_same_order(before.streams, now.streams, is_exact=is_exact):
         was, reads = (", then ".join(one.topics for one in plan.streams) for plan in (before, now))
         yield sink.entry.line, f"it read {was}, and now reads {reads}"
+    elif is_exact and (source := _source_of_moved_readings(before.streams, now.streams)) is not None:
+        yield (
+            _line_of(pipeline, sink, source),
+            f"it reads source '{source}' more than once, and more than one of these readings is now another one or"
+            " stands in another's place, where only their order tells them apart",
+        )
     if is_exact:
         yield from _state_reasons(pipeline, sink, before.state, now.state)
     elif before.kinds() != now.kinds():
@@ -182,6 +193,23 @@ def _reasons(
 def _is_in_same_order(before: list[Stream], now: list[Stream], *, is_exact: bool) -> bool:
     was, reads = [one.topics for one in before], [one.topics for one in now]
     return was == reads if is_exact else sorted(was) == sorted(reads)
+
+
+def _source_of_moved_readings(before: list[Stream], now: list[Stream]) -> str | None:
+    """The source of which two readings may have changed places; one that is changed alone stays what it was."""
+    for name in dict.fromkeys(stream.source for stream in now):
+        was, reads = ([one for one in streams if one.source == name] for streams in (before, now))
+        if len(was) != len(reads) or not any(one.filters or one.columns for one in was):
+            continue  # as it was written before readings were described
+        has_own_filters = all(len({tuple(one.filters) for one in found}) == len(found) for found in (was, reads))
+        pairs = zip(was, reads, strict=True)
+        if has_own_filters:
+            changed = sum(old.filters != new.filters for old, new in pairs)
+        else:
+            changed = sum((old.filters, old.columns) != (new.filters, new.columns) for old, new in pairs)
+        if changed > 1:
+            return name
+    return None
 
 
 def _named_stream_reasons(
@@ -212,7 +240,7 @@ def _state_reasons(
 ) -> Iterator[tuple[int, str]]:
     """The first difference; one that changed usually moves others."""
     for was, is_now in zip(before, now, strict=False):
-        if was.meaning() != is_now.meaning():
+        if was.meaning() != is_now.meaning() or (was.types and was.types != is_now.types):
             step = is_now.step or was.step
             yield _line_of(pipeline, sink, step), f"{_place(step)}{_difference(was, is_now)}"
             return
@@ -223,6 +251,9 @@ def _state_reasons(
 
 
 def _difference(was: StateOperator, is_now: StateOperator) -> str:
+    if was.meaning() == is_now.meaning():
+        old, new = (f"{one.described()} (of types {_listed(one.types)})" for one in (was, is_now))
+        return f"its state was kept to {old}, and now it would {new}"
     if (was.kind, was.keys, was.values) == (is_now.kind, is_now.keys, is_now.values):
         return f"event time was {_listed(was.watermarks)} and is now {_listed(is_now.watermarks)}"
     return f"its state was kept to {was.described()}, and now it would {is_now.described()}"

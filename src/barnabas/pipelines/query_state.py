@@ -17,6 +17,11 @@ length of a window, which Spark's plan has in a projection, is part of the descr
 What stands above an operator, and a filter below it, may change. The event-time columns of the operator's watermark are
 part of it; how late they may be is not, because Spark goes on with a new delay as it would with the old one.
 
+Types are part of the description as well: state of one type cannot be read as another.
+
+A query may read one source more than once. Spark keeps the offsets, and the state of a join's sides, by the order of
+these readings alone, so each is described by the filters and columns that set it apart (`StreamUse`).
+
 Sources and steps are found in a plan by aliases (`tagged`), which hold also where Python passes DataFrames along.
 """
 
@@ -24,7 +29,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -52,6 +57,17 @@ _WINDOW: Final = re.compile(
     r".*? - (?P<start>\d+)\) % (?P<slide>\d+)\).*\+ (?P<length>\d+)\), LongType, Timestamp(?:NTZ)?Type\)\)\)",
     re.DOTALL,
 )
+_WINDOW_TIME: Final = re.compile(
+    r"precisetimestampconversion\(\(precisetimestampconversion\(([^()]+(?:\([^()]*\)[^()]*)?)\.end,"
+    r" Timestamp(?:NTZ)?Type, LongType\) - 1\), LongType, Timestamp(?:NTZ)?Type\)"
+)
+_SESSION: Final = re.compile(
+    rf"named_struct\(start, precisetimestampconversion\({_TIME}, LongType, Timestamp(?:NTZ)?Type\), end,"
+    r" knownnullable\(precisetimestampconversion\(precisetimestampconversion\(cast\((?P<again>.*) \+ cast\("
+    r"(?P<gap>.*) as interval\) as timestamp(?:_ntz)?\), Timestamp(?:NTZ)?Type, LongType\), LongType,"
+    r" Timestamp(?:NTZ)?Type\)\)\)",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +79,8 @@ class StateOperator:
     keys: list[str]
     values: list[str]
     watermarks: list[str]
+    types: list[str] = field(default_factory=list)
+    """Of the columns that it is computed from; empty where an older plan did not keep them."""
 
     def meaning(self) -> tuple[str, list[str], list[str], list[str]]:
         """What must stay as it is; the step may be called otherwise."""
@@ -86,14 +104,26 @@ class StateOperator:
                 return f"process rows by {keys} into {values}"
 
 
+@dataclass(frozen=True, slots=True)
+class StreamUse:
+    """One reading of a source that is a stream: the filters that it alone passes, and the columns it brings along."""
+
+    source: str
+    filters: list[str]
+    columns: list[str]
+
+
 def tagged(frame: DataFrame, *, source: str = "", step: str = "") -> DataFrame:
-    """The frame of a source or step, for `streams_of` and `state_of` to find in any plan that it becomes part of."""
+    """The frame of a source or step, for `stream_uses` and `state_of` to find in any plan that it becomes part of."""
     return frame.alias(f"{_SOURCE_TAG}{source}" if source else f"{_STEP_TAG}{step}")
 
 
-def streams_of(rows: DataFrame) -> list[str]:
+def stream_uses(rows: DataFrame) -> list[StreamUse]:
     """The sources that are streams, in the order in which Spark keeps their offsets: one for each use."""
-    return list(_streams(rows._jdf.queryExecution().analyzed(), {}))
+    with _settings(rows.sparkSession, {_FIELDS_SETTING: "100000"}):
+        reader = _StateReader()
+        reader.read(rows._jdf.queryExecution().analyzed())
+        return reader.uses
 
 
 def state_of(rows: DataFrame) -> list[StateOperator]:
@@ -136,15 +166,6 @@ def _tag(node: Any, prefix: str) -> str:
     return alias.removeprefix(prefix) if alias.startswith(prefix) else ""
 
 
-def _streams(node: Any, definitions: dict[int, Any]) -> Iterator[str]:
-    if source := _tag(node, _SOURCE_TAG):
-        if node.isStreaming():
-            yield source
-        return
-    for child in _inputs(node, definitions):
-        yield from _streams(child, definitions)
-
-
 def _inputs(node: Any, definitions: dict[int, Any]) -> list[Any]:
     """The nodes below; a reference to a common table expression is replaced by its query, as Spark will."""
     match _kind(node):
@@ -164,6 +185,7 @@ class _StateReader:
     def __init__(self) -> None:
         self._meanings: dict[int, str] = {}
         self._definitions: dict[int, Any] = {}
+        self.uses: list[StreamUse] = []
         self.has_joins = False
 
     def read(self, plan: Any) -> list[StateOperator]:
@@ -174,13 +196,30 @@ class _StateReader:
         if source := _tag(node, _SOURCE_TAG):
             for column in elements(node.output()):
                 self._meanings[column.exprId().id()] = f"{source}.{column.name()}"
+            if node.isStreaming():
+                self.uses.append(StreamUse(source, [], []))
             return []
         step = _tag(node, _STEP_TAG) or step
         inputs = _inputs(node, self._definitions)
-        below = [found for child in inputs for found in self._walk(child, step)]
+        below: list[StateOperator] = []
+        uses_of_inputs = []
+        for child in inputs:
+            known = len(self.uses)
+            below += self._walk(child, step)
+            uses_of_inputs.append(self.uses[known:])
+        self._describe_uses(node, inputs, uses_of_inputs)
         operator = self._operator(node, inputs, step) if node.isStreaming() else None
         self._define(node, inputs)
         return below if operator is None else [operator, *below]
+
+    def _describe_uses(self, node: Any, inputs: list[Any], uses_of_inputs: list[list[StreamUse]]) -> None:
+        uses = [use for found in uses_of_inputs for use in found]
+        if _kind(node) == "Filter" and len(uses) == 1:
+            uses[0].filters.append(self._text(node.condition()))
+        elif len(uses) > 1 and len(inputs) > 1:
+            for child, found in zip(inputs, uses_of_inputs, strict=True):
+                for use in found:
+                    use.columns.extend(self._columns(child))
 
     # --- operators ------------------------------------------------------------------------------------------------
 
@@ -188,31 +227,28 @@ class _StateReader:
         match _kind(node):
             case "Aggregate" as kind:
                 keys = self._texts(node.groupingExpressions())
-                values = list(dict.fromkeys(self._aggregates(elements(node.aggregateExpressions()))))
+                aggregates = list(_aggregates(elements(node.aggregateExpressions())))
+                values = list(dict.fromkeys(map(self._text, aggregates)))
+                arguments = [elements(one.aggregateFunction().children()) for one in aggregates]
+                types = _types([*elements(node.groupingExpressions()), *(one for found in arguments for one in found)])
             case "Distinct" as kind:
-                keys, values = self._columns(node), []
+                keys, values, types = self._columns(node), [], _types(elements(node.output()))
             case kind if kind in _DEDUPLICATIONS:
-                keys, values = self._texts(node.keys()), []
+                keys, values, types = self._texts(node.keys()), [], _types(elements(node.keys()))
             case "Join" as kind if all(child.isStreaming() for child in inputs):
                 self.has_joins = True
                 condition = node.condition()
                 keys = [] if condition.isEmpty() else [self._text(condition.get())]
-                values = [str(node.joinType().sql())]
+                values, types = [str(node.joinType().sql())], []  # those of its rows are in `join_rows`
             case "GlobalLimit" as kind:
-                keys, values = [], [str(node.limitExpr())]
+                keys, values, types = [], [str(node.limitExpr())], []
             case kind if kind in _PROCESSORS:
-                keys = self._texts(getattr(node, _PROCESSORS[kind])())
+                grouping = getattr(node, _PROCESSORS[kind])()
+                keys, types = self._texts(grouping), _types(elements(grouping))
                 values = [str(node.schema().catalogString())]
             case _:
                 return None
-        return StateOperator(step, kind, keys, values, self._watermarks(node))
-
-    def _aggregates(self, expressions: list[Any]) -> Iterator[str]:
-        for expression in expressions:
-            if _kind(expression) == "AggregateExpression":
-                yield self._text(expression)
-            else:
-                yield from self._aggregates(elements(expression.children()))
+        return StateOperator(step, kind, keys, values, self._watermarks(node), types)
 
     def _watermarks(self, node: Any) -> list[str]:
         """The event-time columns below that this operator's watermark goes by."""
@@ -233,7 +269,8 @@ class _StateReader:
         inputs = elements(optimized.children())
         if _kind(optimized) == "Join" and all(child.isStreaming() for child in inputs):
             left, right = (self._columns(child) for child in inputs)
-            found.append(StateOperator("", JOIN_ROWS, left, right, []))
+            types = _types([column for child in inputs for column in elements(child.output())])
+            found.append(StateOperator("", JOIN_ROWS, left, right, [], types))
         for child in inputs:
             found += self.join_rows(child)
         return found
@@ -286,11 +323,26 @@ class _StateReader:
             places = re.split(rf"{re.escape(str(column.toString()))}(?!\d)", text)
             text = meaning.join(places)
         text = _IDENTIFIER.sub("", text)
+        text = _WINDOW_TIME.sub(r"window_time(\1)", text)
         if (window := _WINDOW.fullmatch(text)) is not None:
             return _window_text(window)
+        if (session := _SESSION.fullmatch(text)) is not None and session["time"] == session["again"]:
+            return f"session_window({session['time']}, {session['gap']})"
         if len(text) > _TEXT_LENGTH_MAX:
             return f"{text[:100]}… {hashlib.sha256(text.encode()).hexdigest()}"
         return text
+
+
+def _aggregates(expressions: list[Any]) -> Iterator[Any]:
+    for expression in expressions:
+        if _kind(expression) == "AggregateExpression":
+            yield expression
+        else:
+            yield from _aggregates(elements(expression.children()))
+
+
+def _types(expressions: list[Any]) -> list[str]:
+    return [str(expression.dataType().catalogString()) for expression in expressions]
 
 
 def _window_text(window: "re.Match[str]") -> str:

@@ -12,7 +12,8 @@ A query that fails starts again after 1 s, 2 s, 4 s … 60 s; a batch that works
 failure in a row is final, or the tenth where a Python process did not come up in time, as on a busy machine.
 
 `stop` lets each query finish its batch: a file tells the sources to say that there is nothing new, and when a query
-rests it is stopped. What was done is committed to the query's group then, and after every batch before.
+rests it is stopped. The sources commit what is done to the query's group, after every batch (`barnabas.spark.lag`); the
+run only waits for the last commit before it stops a query.
 
 One process runs a pipeline at a time: it holds a lock on the checkpoint's directory. A crash at any point leaves
 Spark's checkpoint, from which the next run goes on; the lock goes with the process. Without its JVM a run cannot go on,
@@ -40,6 +41,7 @@ from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.client.cluster import ClusterOptions
+from barnabas.client.group_offsets import committed_offsets
 from barnabas.client.offsets import end_offsets
 from barnabas.net.errors import NetworkFailed
 from barnabas.pipelines.compile import Compiler, NotCompiled
@@ -63,7 +65,6 @@ from barnabas.pipelines.spec import InvalidPipeline, Pipeline, Sink
 from barnabas.pipelines.streams import ClusterStreams, register
 from barnabas.spark.callbacks import ensure_callbacks
 from barnabas.spark.clients import shared_client
-from barnabas.spark.lag import GroupProgress
 from barnabas.wire.errors import KafkaError
 
 logger = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ _SHOW_SECONDS: Final = 1.0
 _BACK_OFF_SECONDS: Final = 1.0
 _BACK_OFF_SECONDS_MAX: Final = 60.0
 _STOP_SECONDS_MAX: Final = 600.0
+_COMMIT_SECONDS_MAX: Final = 5.0
 _ONCE_FAILURES_MAX: Final = 3
 _WORKER_FAILURES_MAX: Final = 10
 _STARTING_MAX: Final = max(1, (os.cpu_count() or 1) // 2)
@@ -168,7 +170,6 @@ class PipelineRun:
             _Running(sink, pipeline.query_name(sink), QueryProgress(pipeline.query_name(sink)))
             for sink in pipeline.sinks
         ]
-        self._groups: dict[str, GroupProgress] = {}
         self._plan = Plan(1)
         self._shown_at = float("-inf")
 
@@ -192,7 +193,7 @@ class PipelineRun:
                 self._spark,
                 self._pipeline,
                 self._file.parent,
-                ClusterStreams(self._spark, self._pipeline, stop_file),
+                ClusterStreams(self._spark, self._pipeline, stop_file, self._checkpoint.resolve()),
             )
             starter = Starter(self._pipeline, self._file.parent, self._checkpoint, self._display.show_rows)
             self._pin_plan(compiler, starter)
@@ -266,7 +267,6 @@ class PipelineRun:
             self._failed(running, error)
         elif self._is_once:
             running.is_done = True
-            self._commit(running)
         else:
             running.query = None  # somebody else stopped it; it is to run
 
@@ -315,18 +315,6 @@ class PipelineRun:
         if has_news:
             running.failures = 0
             running.problem = ""
-            self._commit(running)
-
-    def _commit(self, running: _Running) -> None:
-        """What the reports say is done, to the query's group."""
-        group = self._groups.get(running.name)
-        try:
-            client = shared_client(self._pipeline.bootstrap, ClusterOptions())
-        except NetworkFailed:
-            return  # no broker answers; the next batch commits for this one, too
-        if group is None:
-            group = self._groups[running.name] = GroupProgress(client.cluster, running.name)
-        client.wait_for(group.commit(dict(running.progress.ends)))
 
     # --- what is shown --------------------------------------------------------------------------------------------
 
@@ -365,12 +353,13 @@ class PipelineRun:
             if running.query is None:
                 continue
             self._wait_for_rest(running.query)
+            self._take_reports(running)
+            self._wait_for_commit(running)
             try:
                 running.query.stop()
             except (PySparkException, Py4JError) as error:
                 logger.warning("query %s did not stop in order: %s", running.name, error)
             self._take_reports(running)
-            self._commit(running)
             running.query = None
             running.is_done = True
 
@@ -380,6 +369,20 @@ class PipelineRun:
             if not query.status["isTriggerActive"]:
                 return
             self._clock.sleep(0.005)
+
+    def _wait_for_commit(self, running: _Running) -> None:
+        """Until the query's group has what is done. The streams commit it (`barnabas.spark.lag`), a moment later."""
+        ends = dict(running.progress.ends)
+        deadline = self._clock.monotonic() + _COMMIT_SECONDS_MAX
+        try:
+            client = shared_client(self._pipeline.bootstrap, ClusterOptions(retry_timeout_seconds=_SHOW_SECONDS))
+            while ends and self._clock.monotonic() < deadline:
+                committed = client.wait_for(committed_offsets(client.cluster, running.name, list(ends)))
+                if all(one in committed and committed[one].offset >= end for one, end in ends.items()):
+                    return
+                self._clock.sleep(0.05)
+        except (KafkaError, NetworkFailed) as error:
+            logger.warning("query %s: its progress may not be committed: %s", running.name, error)
 
 
 def _as_mapping(report: Any) -> Mapping[str, Any]:

@@ -33,7 +33,9 @@ from pyspark.sql import SparkSession
 
 from barnabas.pipelines.class_data import with_archive
 from barnabas.pipelines.rules import SHUFFLE_PARTITIONS
-from barnabas.spark.sessions import SparkUnavailable, session
+from barnabas.spark.compiled_modules import compiled_modules
+from barnabas.spark.sessions import session
+from barnabas.spark.source import SparkUnavailable
 
 DEFAULTS: Final = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -118,18 +120,10 @@ def _start_context(name: str, master: str, settings: Mapping[str, str], log_file
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf(loadDefaults=False)
-    conf.setMaster(master).setAppName(name).setAll(list(with_archive(settings).items()))
-    options: dict[str, Any] = {"start_new_session": True}
+    conf.setMaster(master).setAppName(name).setAll(list(with_archive(settings, master).items()))
     try:
-        if log_file is None:
-            gateway = launch_gateway(conf=conf, popen_kwargs=options)  # type: ignore[no-untyped-call]
-        else:
-            log_file.parent.mkdir(parents=True, exist_ok=True)
-            if log_file.exists():
-                rotate_log(log_file)
-            with open(log_file, "ab") as log:
-                options |= {"stdout": log, "stderr": subprocess.STDOUT}
-                gateway = launch_gateway(conf=conf, popen_kwargs=options)  # type: ignore[no-untyped-call]
+        with compiled_modules(master):
+            gateway = _launch(conf, log_file)
     except PySparkRuntimeError as error:
         where = "" if log_file is None else f"; {log_file} has what it said"
         raise SparkUnavailable(f"Spark did not start; it needs Java 17 or newer{where}") from error
@@ -137,3 +131,15 @@ def _start_context(name: str, master: str, settings: Mapping[str, str], log_file
     SparkContext(gateway=gateway, conf=conf)
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)  # Spark's own handler would break off the batches of a pipeline
+
+
+def _launch(conf: SparkConf, log_file: Path | None) -> Any:
+    options: dict[str, Any] = {"start_new_session": True}
+    if log_file is None:
+        return launch_gateway(conf=conf, popen_kwargs=options)  # type: ignore[no-untyped-call]
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    if log_file.exists():
+        rotate_log(log_file)
+    with open(log_file, "ab") as log:
+        options |= {"stdout": log, "stderr": subprocess.STDOUT}
+        return launch_gateway(conf=conf, popen_kwargs=options)  # type: ignore[no-untyped-call]

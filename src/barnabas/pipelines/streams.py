@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from barnabas.pipelines.parsing import Parser
-from barnabas.pipelines.spec import Pipeline, Source
+from barnabas.pipelines.spec import Pipeline, Sink, Source
 from barnabas.pipelines.tables import FORMAT as TABLE_FORMAT
 from barnabas.pipelines.tables import SCHEMA_DDL, TableSource
 from barnabas.spark import option_names, sink_options
@@ -52,6 +52,7 @@ class ClusterStreams:
     spark: SparkSession
     pipeline: Pipeline
     stop_file: Path
+    checkpoint: Path
     _is_named: bool = False
 
     def name_streams(self, is_named: bool) -> None:
@@ -59,8 +60,12 @@ class ClusterStreams:
         self._is_named = is_named
         self.spark.conf.set(_NAMED_STREAMS, "true" if is_named else "false")
 
-    def stream(self, source: Source, parser: Parser, group: str) -> DataFrame:
-        options = source_options(self.pipeline, source) | {"kafka.group.id": group, "stopFile": str(self.stop_file)}
+    def stream(self, source: Source, parser: Parser, sink: Sink) -> DataFrame:
+        options = source_options(self.pipeline, source) | {
+            "kafka.group.id": self.pipeline.query_name(sink),
+            "stopFile": str(self.stop_file),
+            "checkpointLocation": str(self.checkpoint / sink.name),
+        }
         reader = self.spark.readStream.format(FORMAT).options(**options).schema(parser.record_schema())
         return (reader.name(source.name) if self._is_named else reader).load()
 
@@ -114,7 +119,7 @@ class EmptyStreams:
     def name_streams(self, is_named: bool) -> None:
         """What is never started has no offsets to be bound to."""
 
-    def stream(self, source: Source, parser: Parser, group: str) -> DataFrame:
+    def stream(self, source: Source, parser: Parser, sink: Sink) -> DataFrame:
         return self._spark.readStream.schema(parser.record_schema()).format("parquet").load(self._directory)
 
     def table(self, source: Source, parser: Parser) -> DataFrame:

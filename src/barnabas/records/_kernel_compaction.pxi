@@ -231,8 +231,9 @@ def filter_records(
         if result.has_dropped or old_base != new_base:
             kept = PyBytes_FromStringAndSize(NULL, result.kept.size)
             into = PyBytes_AS_STRING(kept)
-            with nogil:  # it may be a hundred megabytes
-                memcpy(into, result.kept.data, result.kept.size)
+            if result.kept.size:  # where nothing is kept there is no buffer either
+                with nogil:  # it may be a hundred megabytes
+                    memcpy(into, result.kept.data, result.kept.size)
         return FilteredRecords(
             kept,
             result.count,

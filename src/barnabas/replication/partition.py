@@ -67,6 +67,7 @@ class Partition:
         "_on_failure",
         "_own_end",
         "_refusal",
+        "_replicas_needed",
         "_tick",
         "_timer",
         "_timer_deadline",
@@ -128,6 +129,8 @@ class Partition:
         """Whether the tick knows that there is something to write."""
         self._own_end = log.end_offset
         self._follows_own_end = False
+        self._replicas_needed = 0
+        """In sync, for acks=all; more than there are replicas are never asked for."""
         self._is_flush_awaited = False
         """Whether what is written waits for a flush: then so does what is written after it."""
         self._waiters = Waiters()
@@ -164,14 +167,10 @@ class Partition:
         self._look_who_is_in_sync()
 
     def _look_who_is_in_sync(self) -> None:
+        self._replicas_needed = min(self._log.config.min_insync_replicas, len(self.replicas))
         self._follows_own_end = self.isr == (self.leader,) and len(self.isr) >= self._replicas_needed
         if self._follows_own_end:
             self.commit(self._own_end)
-
-    @property
-    def _replicas_needed(self) -> int:
-        """More than there are replicas are never asked for."""
-        return min(self._log.config.min_insync_replicas, len(self.replicas))
 
     def check_leader_epoch(self, known_epoch: LeaderEpoch) -> None:
         """Refuses a client that lives in another epoch; `NO_EPOCH` means that it does not say."""
@@ -260,7 +259,8 @@ class Partition:
         if self.is_admitting:
             return None
         try:
-            appended = self._log.append_usual(batch, self.leader_epoch)
+            log = self._log
+            appended = log.appending.usual(batch, self.leader_epoch, log.config)
         except DiskFailed as failure:
             self._fail(failure)
             raise

@@ -203,12 +203,11 @@ class Replicas:
                 self._stop_serving((topic.name, one.index))
         for name, topic in image.topics.items():
             known = before.topics.get(name)
-            if known is topic:
-                continue
-            same = known.partitions if known is not None and known.id == topic.id else ()
-            for one in topic.partitions:
-                if one.index >= len(same) or same[one.index] is not one:
-                    self._lead(topic, one)
+            if known is None or known is topic or known.id != topic.id:
+                continue  # of a topic that comes no log is there yet
+            for old, new in zip(known.partitions, topic.partitions, strict=False):
+                if old is not new:
+                    self._lead(topic, new)
 
     async def _bring_about(self, image: ClusterImage) -> None:
         """In slices, because a topic may have ten thousand partitions."""

@@ -25,14 +25,24 @@ class Writable(Protocol):
         ...
 
 
+class Replies(Protocol):
+    """The replies to requests that are answered in a tick."""
+
+    is_expected: bool
+    """Set while a tick answers, which flushes at its end."""
+
+    def flush(self) -> None:
+        """Sends those that are ready."""
+        ...
+
+
 class AppendTick:
     """Gathers the appends of a tick."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, after_write: Callable[[], None]) -> None:
-        """`after_write` is called when everybody has been told: the replies may go."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, replies: Replies) -> None:
         self._loop = loop
         self._clock = clock
-        self._after_write = after_write
+        self._replies = replies
         self._staged: list[Writable] = []
         self._before: list[Callable[[], None]] = []
         self._is_due = False
@@ -53,6 +63,7 @@ class AppendTick:
 
     def write(self) -> None:
         """Writes now what the tick has so far."""
+        self._replies.is_expected = True
         before, self._before = self._before, []
         for callback in before:
             callback()
@@ -61,7 +72,7 @@ class AppendTick:
         now_ms = round(self._clock.monotonic() * 1000)
         for partition in staged:
             partition.write(now_ms)
-        self._after_write()
+        self._replies.flush()
         if self._before and not self._is_due:  # asked for by one that was just called: the next tick's
             self._is_due = True
             self._loop.call_soon(self.write)
@@ -70,7 +81,7 @@ class AppendTick:
 
     def told(self) -> None:
         """Somebody was told outside of a write: the replies may go."""
-        self._after_write()
+        self._replies.flush()
 
     def call_at(self, deadline: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
         """Has `callback` called when `Clock.monotonic` has reached the deadline."""

@@ -206,7 +206,7 @@ class FileNode:
         self._last_write = (0, 0)
 
     def map(self, length: int) -> memoryview:
-        self._mapped_length = max(self._mapped_length, length)
+        self._mapped_length = max(self._mapped_length, length) if _is_exported(self.content) else length
         return memoryview(self.content)[:length].toreadonly()
 
     def forget_maps(self) -> None:

@@ -33,6 +33,7 @@ SOURCE_OPTIONS: Final = (
     "fetchOffset.retryIntervalMs",
     "kafkaConsumer.pollTimeoutMs",
     "stopFile",
+    "checkpointLocation",
 )
 
 CONSUMER_SETTINGS: Final = (

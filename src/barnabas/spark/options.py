@@ -8,6 +8,7 @@ executors; it holds no secret.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from barnabas.base.errors import InvalidSetting
@@ -96,6 +97,7 @@ class SourceOptions:
     lookup_tries: int
     lookup_pause_ms: int
     stop_file: str | None
+    checkpoint: Path | None
     cluster: ClusterOptions = field(repr=False)
     reading: RangeOptions = field(repr=False)
 
@@ -136,6 +138,7 @@ def parse_source_options(given: Mapping[str, str], *, is_streaming: bool) -> Sou
         lookup_tries=reader.whole_number("fetchOffset.numRetries", 3, low=0),
         lookup_pause_ms=reader.whole_number("fetchOffset.retryIntervalMs", 1000, low=0),
         stop_file=reader.text("stopFile"),
+        checkpoint=reader.local_directory("checkpointLocation"),
         cluster=cluster,
         reading=reader.range_options(isolation),
     )
@@ -156,6 +159,16 @@ class OptionReader:
 
     def text(self, name: str) -> str | None:
         return self._options.get(name.lower())
+
+    def local_directory(self, name: str) -> Path | None:
+        """A directory of this machine, as Spark may write it: a path, or a URI of a file."""
+        text = self.text(name)
+        if text is None:
+            return None
+        path = re.sub(r"^file:(//)?(?=/)", "", text)
+        if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", path):
+            raise InvalidSetting(f"option '{name}' must be a directory of the driver's machine; leave it out otherwise")
+        return Path(path)
 
     def word(self, name: str, words: tuple[str, ...]) -> str:
         """One of the words; the first one when the option is not given."""

@@ -10,29 +10,22 @@ import importlib
 import logging
 import os
 import pkgutil
-import re
 import shutil
 import sys
 from collections.abc import Mapping
-from typing import Final
 
 import pyspark
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from barnabas.base.errors import BarnabasError
 from barnabas.spark import prefer_this_interpreter
 from barnabas.spark.callbacks import ensure_callbacks
-from barnabas.spark.source import FORMAT, BarnabasDataSource
+from barnabas.spark.compiled_modules import compiled_modules
+from barnabas.spark.source import FORMAT, BarnabasDataSource, SparkUnavailable, require_version
 
 _LOG = logging.getLogger(__name__)
 
-VERSION_MIN: Final = (4, 2)
 _NO_SETTINGS: Mapping[str, str] = {}
-
-
-class SparkUnavailable(BarnabasError):  # noqa: N818 - named as the fact that it is
-    """Spark cannot be started here; the message says what to install."""
 
 
 def session(
@@ -52,10 +45,11 @@ def session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        spark = builder.getOrCreate()
+        with compiled_modules(master or settings.get("spark.master")):
+            spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise SparkUnavailable(f"Spark did not start: {error}") from error
-    if "PYSPARK_PYTHON" in os.environ:
+    if "PYSPARK_PYTHON" in os.environ and isinstance(spark, SparkSession):
         # Of a session that was there before, which may have looked for an interpreter before this one was named.
         spark.sparkContext.pythonExec = os.environ["PYSPARK_PYTHON"]
     spark.dataSource.register(BarnabasDataSource)
@@ -63,16 +57,6 @@ def session(
     if problem := discovery_problem():
         _LOG.warning("format('%s') is registered in this session, but elsewhere it is not found: %s", FORMAT, problem)
     return spark
-
-
-def require_version(version: str) -> None:
-    """SparkUnavailable when this Spark is too old."""
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-    if numbers < VERSION_MIN:
-        wanted = ".".join(map(str, VERSION_MIN))
-        raise SparkUnavailable(
-            f"format('{FORMAT}') needs Spark {wanted} or newer, and this is {version}: pip install 'barnabas[spark]'"
-        )
 
 
 def discovery_problem() -> str | None:

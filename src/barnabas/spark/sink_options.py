@@ -99,7 +99,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """InvalidSetting, in one line, when an option is unknown, refused or of a wrong form."""
     options = {name.lower(): value for name, value in given.items()}
     for name in SOURCE_OPTIONS:
-        if name.lower() in options:
+        if name.lower() in options and name not in SINK_OPTIONS:
             raise InvalidSetting(f"option '{name}' is for reading, and means nothing for writing")
     settings = (*PRODUCER_SETTINGS, *PRODUCER_SETTINGS_WITHOUT_EFFECT)
     check_names(options, SINK_OPTIONS, settings, REFUSED_SETTINGS)

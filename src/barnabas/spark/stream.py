@@ -23,7 +23,8 @@ nothing new: the query runs dry after its batch, and can be stopped between two.
 driver share nothing else.
 
 Spark's `commit` comes late, and not at all for the last batch; progress is committed (`lag`) when `latestOffset` tells
-by its `start` what is done. Spark kills the process at the end of the query without calling `stop`.
+by its `start` what is done, also while a stop file keeps it from looking for more. Spark kills the process at the end
+of the query without calling `stop`.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ from barnabas.client.blocking import BlockingClient
 from barnabas.client.offsets import start_offsets
 from barnabas.spark import lookup
 from barnabas.spark.clients import shared_client
-from barnabas.spark.lag import GroupProgress
+from barnabas.spark.lag import StreamProgress
 from barnabas.spark.offsets import (
     OffsetRange,
     OffsetTree,
@@ -85,6 +86,7 @@ class BarnabasStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> OffsetTree:  # noqa: N802
         if self._is_stopping():
+            self._plan().was_done(from_tree(start))
             return start
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else ROWS_UNLIMITED
         is_only_batch = isinstance(limit, ReadAllAvailable)
@@ -126,7 +128,9 @@ class StreamPlanner:
         self._cluster = client.cluster
         self._options = options
         self._clock = clock or SystemClock()
-        self._progress = None if options.group is None else GroupProgress(client.cluster, options.group)
+        self._progress: StreamProgress | None = None
+        if options.group is not None:
+            self._progress = StreamProgress(client.cluster, options.group, options.checkpoint)
         self._watch: EndWatch | None = None
         self._initial: PartitionOffsets | None = None
         self._is_start_pinned = True
@@ -167,12 +171,17 @@ class StreamPlanner:
         finally:
             self._returned_at = self._clock.monotonic()
 
+    def was_done(self, start: PartitionOffsets) -> None:
+        """Commits what is done, without looking for more."""
+        if self._progress is not None:
+            self._client.wait_for(self._progress.done(start))
+
     def batch_was_run(self) -> None:
         self._has_nothing_new = False
 
     async def _next_end(self, start: PartitionOffsets, rows_max: int, is_only_batch: bool) -> PartitionOffsets:
         if self._progress is not None:
-            await self._progress.commit(start)
+            await self._progress.done(start)
         if not self._is_start_pinned:
             self._is_start_pinned = True
             if start == self._initial and not is_only_batch:
@@ -249,6 +258,8 @@ class StreamPlanner:
         if not self._is_start_pinned:  # a batch, and nobody has asked where it ends: it is from the checkpoint
             self._is_start_pinned = True
             return []
+        if self._progress is not None:
+            self._client.wait_for(self._progress.planned(end))
         added = [partition for partition in end if partition not in start]
         first: Mapping[TopicPartition, int] = {}
         if added:

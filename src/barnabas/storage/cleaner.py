@@ -249,7 +249,7 @@ class LogCleaner:
     def _cleanable_now(self, log: Log) -> Cleanable | None:
         """What there is to compact in a log, if that is due and nobody is at it."""
         key = _key(log)
-        if not log.config.is_compacted or key in self._jobs or key in self._damaged:
+        if not log.config.is_compacted or log.is_truncating or key in self._jobs or key in self._damaged:
             return None
         try:
             cleanable = self.cleanable(log)

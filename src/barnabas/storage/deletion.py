@@ -35,9 +35,12 @@ class Leaving:
     """Of its directory, until the files are removed."""
     is_renamed: bool = False
 
-    def put_back(self, directory: LogDirectory) -> None:
+    def put_back(self, directory: LogDirectory, error: DiskFailed) -> None:
+        """The deletion failed. A log that was being cut is half changed, and opened anew."""
         if self.log is not None:
             directory.logs[self.partition] = self.log
+            if self.log.is_truncating:
+                directory.suspend(self.log, error)
         elif self.problem is not None:
             directory.unopened[self.partition] = self.problem
 
@@ -70,7 +73,7 @@ def deletion_of(
             if one.is_renamed:
                 on_gone(one)
             elif directory.is_online:
-                one.put_back(directory)
+                one.put_back(directory, error)
 
     names = [str(one.partition) for one in leaving]
     title = f"delete {names[0]}" if len(names) == 1 else f"delete {names[0]} and {len(names) - 1} more"

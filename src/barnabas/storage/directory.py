@@ -220,8 +220,6 @@ class LogDirectory:
         """Those of them that a worker tries to open again."""
         self.strays: dict[str, UUID | None] = {}
         """Names of directories that are set aside because the metadata does not have their topic ids, and these."""
-        self.ceilings: dict[TopicPartition, Offset] = {}
-        """Offsets that logs are being truncated to: no checkpoint may say more."""
         self.creating = 0
         """Partitions on their way into this directory."""
         self.is_checkpointing = False
@@ -351,23 +349,20 @@ class LogDirectory:
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
     def current_recovery_points(self, among: Collection[TopicPartition] | None = None) -> dict[TopicPartition, Offset]:
-        """A log that is being truncated may lose the whole batch at its new end, and is checked from further down."""
-        points = self._collect(self.recovery_points, lambda log: log.recovery_point, among)
-        for partition, ceiling in self.ceilings.items():
-            if partition in points and (log := self.logs.get(partition)):
-                segment = log.segments.floor(ceiling)
-                points[partition] = min(points[partition], segment.base_offset if segment else ceiling)
-        return points
+        return self._collect(self.recovery_points, lambda log: log.recovery_point, among)
 
     def current_high_watermarks(self) -> dict[TopicPartition, Offset]:
         return self._collect(self.high_watermarks, lambda log: log.high_watermark)
 
     def current_start_offsets(self, among: Collection[TopicPartition] | None = None) -> dict[TopicPartition, Offset]:
-        """Only of logs that start within a segment: the others' first segment says it."""
+        """Only of logs that start within a segment: the others' first segment says it.
+
+        That of a log that is being cut may not be on the disk yet.
+        """
         offsets = self._collect(self.start_offsets, lambda log: log.log_start_offset, among)
         for partition in tuple(offsets):
             log = self.logs.get(partition)
-            if log and len(log.segments) and offsets[partition] <= log.segments[0].base_offset:
+            if log and not log.is_truncating and offsets[partition] <= log.segments[0].base_offset:
                 del offsets[partition]
         return offsets
 
@@ -385,9 +380,6 @@ class LogDirectory:
             offsets = {partition: offset_of(log) for partition, log in self.logs.items()}
         else:
             offsets = {partition: offset_of(self.logs[partition]) for partition in among if partition in self.logs}
-        for partition, ceiling in self.ceilings.items():
-            if partition in offsets:
-                offsets[partition] = min(offsets[partition], ceiling)
         for partition in self.unopened:
             if partition in checkpoint.found and (among is None or partition in among):
                 offsets[partition] = checkpoint.found[partition]

@@ -12,7 +12,7 @@ assigns again what it finds in the batches) or ahead of it (recovery cuts it at 
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset
@@ -51,9 +51,7 @@ class LeaderEpochs:
         for entry in self._written:
             self.assign(*entry)
 
-    @property
-    def entries(self) -> tuple[EpochEntry, ...]:
-        return self._entries
+    entries: tuple[EpochEntry, ...] = property(attrgetter("_entries"))  # type: ignore[assignment] # without a call
 
     @property
     def is_dirty(self) -> bool:

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 def delete_due_segments(log: Log, clock: Clock, count_max: int | None = None) -> int:
     """The oldest first; returns how many segments were taken out of the log."""
-    if log.replacement.is_announced:
+    if log.replacement.is_announced or log.is_truncating:
         return 0
     log.write_early()
     now_ms = clock.settled_ms()

@@ -17,12 +17,11 @@ from typing import Final
 from barnabas.base.clock import Clock
 from barnabas.base.errors import DiskFailed
 from barnabas.base.filesystem import File, FileSystem
-from barnabas.base.ids import Offset, SteadyMs
+from barnabas.base.ids import Offset
 from barnabas.storage.checkpoints import write_leader_epochs
 from barnabas.storage.epochs import EpochEntry, LeaderEpochs
 from barnabas.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from barnabas.storage.segments import Segments
-from barnabas.storage.settings import LogConfig
 from barnabas.storage.snapshots import Snapshots
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
@@ -111,10 +110,10 @@ class Flushing:
         "_directory",
         "_epochs",
         "_files",
-        "_flushed_ms",
         "_plan",
         "_segments",
         "_snapshots",
+        "flushed_ms",
         "has_new_names",
         "messages",
     )
@@ -138,7 +137,7 @@ class Flushing:
         """Written since the last flush."""
         self.has_new_names = True
         """Files were made since the last flush, whose names must become durable too."""
-        self._flushed_ms = clock.steady_ms()
+        self.flushed_ms = clock.steady_ms()
         self._plan: FlushPlan | None = None
 
     @property
@@ -149,13 +148,11 @@ class Flushing:
     def epochs_path(self) -> str:
         return os.path.join(self._directory, LEADER_EPOCH_CHECKPOINT)
 
-    def is_asked(self, config: LogConfig, now_ms: SteadyMs) -> bool:
-        """Whether the topic's settings want a flush before anything more is acknowledged."""
-        return self.messages >= config.flush_messages or now_ms - self._flushed_ms >= config.flush_ms
-
-    def nothing(self, end_offset: Offset) -> FlushPlan:
+    def nothing(self, end_offset: Offset, *, is_cancelled: bool = False) -> FlushPlan:
         """A plan without anything to sync."""
-        return FlushPlan(self._files, self._clock, end_offset)
+        plan = FlushPlan(self._files, self._clock, end_offset)
+        plan.is_cancelled = is_cancelled
+        return plan
 
     def plan(self, recovery_point: Offset, end_offset: Offset, *, complete_only: bool) -> FlushPlan:
         """What makes the log durable from the recovery point on: all of it, or only the segments that are complete."""
@@ -173,7 +170,7 @@ class Flushing:
         self.has_new_names = False
         if not complete_only:
             plan.messages, self.messages = self.messages, 0
-            self._flushed_ms = self._clock.steady_ms()
+            self.flushed_ms = self._clock.steady_ms()
         self._plan = plan
         return plan
 
@@ -218,3 +215,9 @@ class Flushing:
         if self._plan is not None:
             self._plan.cancel()
             self.has_new_names = True
+
+    def cut(self, end_offset: Offset) -> None:
+        """The log is about to end here: what a running plan covers ends here, too."""
+        self.cancel()
+        if self._plan is not None:
+            self._plan.end_offset = min(self._plan.end_offset, end_offset)

@@ -158,7 +158,7 @@ class Housekeeping:
 
         A log with staged records has its turn after they are written: who staged them must hear how that went.
         """
-        if log.is_flushing or log.staged_end_offset != log.end_offset:
+        if log.is_flushing or log.is_truncating or log.staged_end_offset != log.end_offset:
             return None
         must_flush = log.must_flush(now_ms)
         if not (must_flush or log.has_unflushed_segments):
@@ -198,7 +198,7 @@ class Housekeeping:
 
     def _delete_due_segments(self, directory: LogDirectory, log: Log) -> bool:
         """Whether there may be more to delete."""
-        if directory.logs.get(log.partition) is not log:
+        if directory.logs.get(log.partition) is not log or log.is_truncating:
             return False
         try:
             if self._cleaner is not None and log.config.is_compacted:
@@ -238,7 +238,7 @@ class Housekeeping:
 
     def _reindexing(self, directory: LogDirectory, log: Log) -> Work | None:
         """New indexes for one segment whose old ones contradict its log; the others have their turn in later rounds."""
-        if log.staged_end_offset != log.end_offset:
+        if log.is_truncating or log.staged_end_offset != log.end_offset:
             return None
         segment = log.segments.distrusted[0]
         try:

@@ -180,18 +180,28 @@ class SparseIndex:
 
     def _cut(self, count: int) -> None:
         """Keeps only the first `count` entries."""
+        if self._forget(count):
+            file = self._files.open(self.path, write=True)
+            try:
+                file.truncate(self.stored_bytes)
+            finally:
+                file.close()
+
+    def _forget(self, count: int) -> bool:
+        """`_cut` in memory alone; says whether the file has more."""
         assert 0 <= count <= self.count
         if count >= self._stored:
             self._tail = bytearray(self._tail[: (count - self._stored) * self.ENTRY.size])
-            return
+            return False
         self._tail = b""
         self._handles.drop(self)
-        file = self._files.open(self.path, write=True)
-        try:
-            file.truncate(count * self.ENTRY.size)
-        finally:
-            file.close()
         self._stored = count
+        return True
+
+    @property
+    def stored_bytes(self) -> int:
+        """What the file holds, or should once it is cut."""
+        return self._stored * self.ENTRY.size
 
     def reset(self) -> None:
         """Starts again from nothing, whatever the file holds."""
@@ -266,6 +276,10 @@ class OffsetIndex(SparseIndex):
         """Drops every entry for `offset` and above."""
         self._cut(self._floor(offset - self.base_offset - 1, 0) + 1)
 
+    def forget_from(self, offset: Offset) -> bool:
+        """`truncate_to` in memory alone; says whether the file has more than `stored_bytes`."""
+        return self._forget(self._floor(offset - self.base_offset - 1, 0) + 1)
+
     def __iter__(self) -> Iterator[OffsetPosition]:
         return (self.entry(number) for number in range(self.count))
 
@@ -316,6 +330,10 @@ class TimeIndex(SparseIndex):
     def truncate_to(self, offset: Offset) -> None:
         """Drops every entry for `offset` and above."""
         self._cut(self._floor(offset - self.base_offset - 1, 1) + 1)
+
+    def forget_from(self, offset: Offset) -> bool:
+        """`truncate_to` in memory alone; says whether the file has more than `stored_bytes`."""
+        return self._forget(self._floor(offset - self.base_offset - 1, 1) + 1)
 
     def __iter__(self) -> Iterator[TimestampOffset]:
         return (self.entry(number) for number in range(self.count))

@@ -24,6 +24,7 @@ What the last write put in can be read from memory until `forget_written`: reade
 | `Flushing` | what is not durable, and the plan that a worker runs to make it so |
 | `doomed` | segments that left the log, until a worker has removed their files |
 | `replacement` | compacted segments that take the place of others |
+| `Truncation` | a cut that is under way |
 
 Owner: one thread (a broker's event loop). It never waits here for anything but the page cache.
 Crash: `barnabas.storage.recovery` opens what is left; everything below the recovery point is intact, above it a valid
@@ -32,24 +33,22 @@ prefix of what was written.
 
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from random import Random
 
 from barnabas.base.clock import Clock
-from barnabas.base.errors import DiskFailed, DiskFull
+from barnabas.base.errors import DiskFailed
 from barnabas.base.filesystem import Buffer, FileSystem
 from barnabas.base.ids import LeaderEpoch, Offset, SteadyMs, TimestampMs, TopicPartition
 from barnabas.storage.appending import Appending
-from barnabas.storage.checkpoints import write_leader_epochs
 from barnabas.storage.doomed import DoomedSegments
 from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.flush import Flushing, FlushPlan
 from barnabas.storage.handles import Handles
 from barnabas.storage.producer_state import Origin
 from barnabas.storage.producers import Producers
-from barnabas.storage.replacement import SWAP_SUFFIX, Replacement
-from barnabas.storage.replay import rebuild_producers
-from barnabas.storage.segment import Segment, remove_segment_files
+from barnabas.storage.replacement import Replacement
+from barnabas.storage.segment import Segment
+from barnabas.storage.segment_cut import SegmentCut
 from barnabas.storage.segments import Segments
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.snapshots import Snapshots
@@ -57,6 +56,7 @@ from barnabas.storage.staging import Appended, LogRead, Staged
 from barnabas.storage.timestamp_lookup import FoundTimestamp, TimestampLookup
 from barnabas.storage.traffic import TopicTraffic
 from barnabas.storage.transaction_index import AbortedTransaction
+from barnabas.storage.truncation import KeptSegment, Truncation
 from barnabas.storage.validate import AcceptedBatch, BatchCheck
 from barnabas.wire.errors import ErrorCode, KafkaError
 
@@ -67,7 +67,6 @@ class Log:
     """One partition's log; the module says what its parts do."""
 
     __slots__ = (
-        "_appending",
         "_clock",
         "_failure",
         "_files",
@@ -75,7 +74,9 @@ class Log:
         "_handles",
         "_is_untouched",
         "_random",
+        "_truncation",
         "_written",
+        "appending",
         "config",
         "directory",
         "doomed",
@@ -129,7 +130,7 @@ class Log:
         self.high_watermark = log_start_offset
         self.end_offset = end_offset
         self.recovery_point = recovery_point
-        self._appending = Appending(clock, producers, epochs, end_offset, self._make_room)
+        self.appending = Appending(clock, producers, epochs, end_offset, self._make_room)
         self._written: Staged | None = None
         """The last write, while it is in memory: until whoever called `write` has told those that wait for records."""
         self._failure: DiskFailed | None = None
@@ -142,6 +143,7 @@ class Log:
         self.replacement = Replacement(segments, snapshots, handles, self.doomed, self._flushing)
         self.traffic = TopicTraffic()
         """Its own until it is served with the other partitions of its topic."""
+        self._truncation: Truncation | None = None
         self.truncations = 0
         """How often the log was cut: what a job learned of it before is not so any more."""
 
@@ -154,7 +156,7 @@ class Log:
     @property
     def staged_end_offset(self) -> Offset:
         """The next offset that an append will get."""
-        return self._appending.end_offset
+        return self.appending.end_offset
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -186,31 +188,26 @@ class Log:
         A retried batch that the log has already is not staged again; the answer says where it is.
         """
         if origin is Origin.CLIENT:
-            return self._appending.from_client(records, leader_epoch, self.config)
-        return self._appending.from_broker(records, leader_epoch, self.config, origin)
-
-    def append_usual(self, batch: Buffer, leader_epoch: LeaderEpoch) -> Appended | None:
-        """Stages what clients send most: one batch that needs nothing but its offsets. One call of the kernel does it.
-
-        None leaves the batch to `check` and `append_accepted`: it is compressed, or large, or something is wrong.
-        """
-        return self._appending.usual(batch, leader_epoch, self.config)
+            return self.appending.from_client(records, leader_epoch, self.config)
+        return self.appending.from_broker(records, leader_epoch, self.config, origin)
 
     def check(self, batch: Buffer) -> BatchCheck:
         """What must be done with a client's batch before `append_accepted` takes it; it may take long."""
-        return self._appending.check(batch, self.config)
+        return self.appending.check(batch, self.config)
 
     def append_accepted(self, accepted: Sequence[AcceptedBatch], leader_epoch: LeaderEpoch) -> Appended:
         """Stages a client's batches that have been checked: all of them, or none."""
-        return self._appending.accepted(accepted, leader_epoch, self.config, Origin.CLIENT)
+        return self.appending.accepted(accepted, leader_epoch, self.config, Origin.CLIENT)
 
     def append_as_follower(self, records: Buffer) -> None:
         """Stages batches that a leader has given their offsets; they are checked, and never changed."""
-        self._appending.from_leader(records)
+        self.appending.from_leader(records)
 
     def _make_room(self, size_bytes: int, max_timestamp: TimestampMs, last_offset: Offset, now_ms: TimestampMs) -> None:
-        """Rolls when the active segment must not take this append any more."""
-        active, staged, config = self.segments.active, self._appending.staged, self.config
+        """Rolls when the active segment must not take this append any more. Refuses it while the log is being cut."""
+        if self._truncation is not None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition} is being truncated")
+        active, staged, config = self.segments.active, self.appending.staged, self.config
         filled_bytes = active.size if staged is None else active.size + staged.size_bytes
         is_due = filled_bytes > 0 and (
             filled_bytes + size_bytes > config.segment_bytes_max
@@ -225,7 +222,7 @@ class Log:
 
     def write(self) -> None:
         """Writes everything staged. When the disk refuses, all of it is undone and the error raised."""
-        appending = self._appending
+        appending = self.appending
         staged, appending.staged = appending.staged, None
         failure, self._failure = self._failure, self.failure
         if staged is not None:
@@ -247,7 +244,7 @@ class Log:
 
     def discard_staged(self) -> None:
         """Takes back everything staged, as if nobody had asked for it: the leadership has ended."""
-        appending = self._appending
+        appending = self.appending
         staged, appending.staged = appending.staged, None
         self._failure = self.failure
         if staged is not None:
@@ -267,7 +264,7 @@ class Log:
             return error
         for completed in staged.aborted:
             active.transaction_index.append(AbortedTransaction.of(completed))
-        self.end_offset = self._appending.end_offset
+        self.end_offset = self.appending.end_offset
         self._written = staged
         self._flushing.messages += staged.messages
         traffic = self.traffic
@@ -278,7 +275,8 @@ class Log:
 
     def roll(self, at_offset: Offset | None = None) -> Segment:
         """Begins a new active segment at the end of the log; the old one is complete from now on."""
-        assert self._appending.staged is None
+        assert self.appending.staged is None
+        assert self._truncation is None
         active = self.segments.active
         base_offset = self.end_offset if at_offset is None else at_offset
         if active.base_offset == base_offset:
@@ -366,7 +364,10 @@ class Log:
 
     def must_flush(self, now_ms: SteadyMs) -> bool:
         """Whether `flush.messages` or `flush.ms` want what was written to be durable before it is acknowledged."""
-        return self.recovery_point < self.end_offset and self._flushing.is_asked(self.config, now_ms)
+        flushing, config = self._flushing, self.config
+        return self.recovery_point < self.end_offset and (
+            flushing.messages >= config.flush_messages or now_ms - flushing.flushed_ms >= config.flush_ms
+        )
 
     @property
     def is_flushing(self) -> bool:
@@ -380,9 +381,11 @@ class Log:
 
     def plan_flush(self, *, complete_only: bool = False) -> FlushPlan:
         """What must be synced for the log to be durable up to its present end, or to that of its complete segments."""
-        assert self._appending.staged is None
+        assert self.appending.staged is None
         if self.failure is not None:
             raise self.failure
+        if self._truncation is not None:
+            return self._flushing.nothing(self.end_offset, is_cancelled=True)
         end_offset = self.segments.active.base_offset if complete_only else self.end_offset
         return self._flushing.plan(self.recovery_point, end_offset, complete_only=complete_only)
 
@@ -423,6 +426,7 @@ class Log:
     def plan_close(self) -> FlushPlan:
         """The last flush: with it the log is whole on the disk, indexes and producers included."""
         self.write()
+        assert self._truncation is None
         if self._is_untouched and not self.segments.has_changed and not self.epochs.is_dirty:
             return self._flushing.nothing(self.end_offset)
         self.segments.active.complete()
@@ -440,91 +444,112 @@ class Log:
     def finish_close(self) -> None:
         """Gives back the open files. Also what is done with a log that is deleted, or whose disk has failed."""
         self._flushing.cancel()
+        if self._truncation is not None:
+            self._truncation.revoke()
         for segment in self.segments:
             segment.drop_handles()
 
-    # -- truncating --------------------------------------------------------------------------------------------
+    # -- truncating ----------------------------------------------------------------------------------------------
 
-    def truncate_to(self, offset: Offset) -> None:
-        """Drops every batch that reaches `offset` or beyond: a follower drops what its leader never had.
+    @property
+    def is_truncating(self) -> bool:
+        """Whether the log is being cut: it takes no appends, and its segments must stay as they are."""
+        return self._truncation is not None
 
-        The log then ends where its last batch does, as it would when opened anew: below `offset` if a batch held it.
+    def plan_truncation(self, offset: Offset) -> Truncation | None:
+        """Drops every batch that reaches `offset` or beyond. None when there is none.
+
+        The log ends where its last batch does, as it would when opened anew: below `offset` if a batch held it. It ends
+        there at once; a worker must run the plan, and `finish_truncation` take it back, before it takes appends again.
+        When the disk fails, here or there, the log has to be opened anew.
         """
+        assert self._truncation is None, "one cut at a time"
         self.write()
         if offset >= self.end_offset:
-            return
-        if offset < self.segments[0].base_offset:
-            self.restart_at(offset)
-            return
-        self._take_back_replacement()
-        self.truncations += 1
-        self._flushing.cancel()
-        # The newest goes first: a crash in between must not leave a hole.
-        gone = [segment for segment in reversed(self.segments) if segment.base_offset > offset]
-        for segment in gone:
-            segment.revoke_slices()
-        self.doomed.doom(gone, self.config.file_delete_delay_ms)
-        self.segments.active.truncate_to(offset)
-        end_offset = self.segments.active.next_offset()
+            return None
+        last = self.segments.floor(offset)
+        if last is None:
+            return self.plan_restart(offset)
+        cut = last.cut_to(offset)
+        end_offset = last.next_offset()
         if end_offset < self.log_start_offset:  # nothing is left that may be read
-            self.restart_at(min(offset, self.log_start_offset))
-            return
-        offset = end_offset
-        self._end_at(offset)
-        self.epochs.truncate_from_end(offset)
-        self.snapshots.remove_where(lambda taken: taken > offset)
-        rebuild_producers(self.producers, self.segments, self.snapshots, from_offset=offset)
-        self.producers.advance_high_watermark(self.high_watermark)
-        self._store_epochs()
-        logger.info("%s: truncated to offset %d", self.partition, offset)
+            return self.plan_restart(min(offset, self.log_start_offset))
+        dropped = [segment for segment in reversed(self.segments) if segment.base_offset > offset]
+        self.epochs.truncate_from_end(end_offset)
+        return self._begin_truncation(end_offset, dropped, cut)
 
-    def restart_at(self, offset: Offset) -> None:
-        """Drops every record and goes on at `offset`. If the disk refuses, the log has to be opened anew."""
+    def plan_restart(self, offset: Offset) -> Truncation:
+        """Drops every record, to go on at `offset`; what `plan_truncation` says holds here, too.
+
+        Until it has finished, the log is an empty one at its old start: a crash must not show what was deleted before.
+        """
         self.write()
-        self._take_back_replacement()
-        self.truncations += 1
-        self._flushing.cancel()
-        old = list(self.segments)
-        for segment in old:
-            segment.revoke_slices()
-        self.doomed.doom(old, self.config.file_delete_delay_ms)
-        segment = self._new_segment(offset)
-        segment.create(self._preallocated_bytes)
-        self.segments.add(segment)
-        self.snapshots.remove_where(lambda taken: True)
-        self.producers.clear()
+        self.log_start_offset = min(self.log_start_offset, offset)
+        dropped = list(reversed(self.segments))
         self.epochs.clear()
-        self._store_epochs()
-        self.log_start_offset = offset
-        self._end_at(offset)
-        logger.info("%s: emptied, to go on at offset %d", self.partition, offset)
+        truncation = self._begin_truncation(self.log_start_offset, dropped, None)
+        truncation.is_restart, truncation.end_offset = True, offset
+        self.segments.add(self._new_segment(offset))
+        return truncation
 
-    def _store_epochs(self) -> None:
-        """On a full disk the next flush does it: recovery does not believe epochs from the recovery point on."""
-        with suppress(DiskFull):
-            write_leader_epochs(self._files, self._flushing.epochs_path, self.epochs.entries)
-            self.epochs.mark_written(self.epochs.entries)
-
-    def _end_at(self, offset: Offset) -> None:
+    def _begin_truncation(self, end_offset: Offset, dropped: list[Segment], cut: SegmentCut | None) -> Truncation:
+        assert self._truncation is None
+        for segment in dropped:
+            segment.revoke_slices()
+            segment.drop_handles()
+            self.segments.remove(segment)
+        self.truncations += 1
+        self._flushing.cut(end_offset)
         self._is_untouched = False
         self._written = None
-        self.end_offset = self._appending.end_offset = offset
+        self._end_at(end_offset)
+        self._truncation = Truncation(
+            self._files,
+            self.directory,
+            self._flushing.epochs_path,
+            end_offset,
+            dropped=[segment.base_offset for segment in dropped],
+            swapped=self.replacement.forget(),
+            cut=cut,
+            kept=[KeptSegment(segment.base_offset, segment.size) for segment in self.segments],
+            epochs=self.epochs.entries,
+            snapshots=self.snapshots.copy(),
+            index_bytes_max=self.config.segment_index_bytes,
+            preallocated_bytes=self._preallocated_bytes,
+        )
+        return self._truncation
+
+    def _end_at(self, offset: Offset) -> None:
+        self.end_offset = self.appending.end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
 
-    def _take_back_replacement(self) -> None:
-        """Before other records take the place of those that were compacted."""
-        if self.replacement.is_announced:
-            for base_offset in self.replacement.forget():
-                remove_segment_files(self._files, self.directory, base_offset, SWAP_SUFFIX)
-            self._files.sync_directory(self.directory)
+    def finish_truncation(self, truncation: Truncation) -> None:
+        """It has run: the log takes appends again."""
+        assert self._truncation is truncation
+        self._truncation = None
+        if truncation.is_restart:
+            self.log_start_offset = truncation.end_offset
+            self._end_at(truncation.end_offset)
+        self.producers.take_over(truncation.producers)
+        self.producers.advance_high_watermark(self.high_watermark)
+        self.snapshots.take_over(truncation.snapshots)
+        for segment in truncation.doomed:
+            self.doomed.add(segment, self.config.file_delete_delay_ms)
+        if truncation.has_stored_epochs:
+            self.epochs.mark_written(truncation.epochs)
+        self._flushing.has_new_names = True
+        if truncation.is_restart:
+            logger.info("%s: emptied, to go on at offset %d", self.partition, self.end_offset)
+        else:
+            logger.info("%s: truncated to offset %d", self.partition, self.end_offset)
 
     def check_invariants(self) -> None:
         self.segments.check_invariants()
         self.producers.check_invariants()
         self.epochs.check_invariants()
         assert self.segments[0].base_offset <= self.log_start_offset or not self.segments[0].size
-        assert self.log_start_offset <= self.high_watermark <= self.end_offset <= self._appending.end_offset
+        assert self.log_start_offset <= self.high_watermark <= self.end_offset <= self.appending.end_offset
         assert self.recovery_point <= self.end_offset
-        assert (self._appending.staged is None) == (self._appending.end_offset == self.end_offset)
+        assert (self.appending.staged is None) == (self.appending.end_offset == self.end_offset)
         assert self._written is None or self._written.headers[-1].last_offset + 1 == self.end_offset

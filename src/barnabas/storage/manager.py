@@ -6,7 +6,7 @@ same at once, for synchronous users. `open` and `close` block, and use threads o
 
 Checkpoints and crashes. Recovery checks a log only from its recovery point in the checkpoint file on, which must thus
 never lie above records that are not synced. It rises after a sync (`barnabas.storage.housekeeping`); before a log is
-cut or deleted, whose offsets may be written again, it is lowered durably, and only then the log is touched.
+cut or deleted, whose offsets may be written again, it is lowered durably, and only then are its files touched.
 
 Failures. A directory whose disk fails goes offline alone and stays so until the next start: its logs are no longer
 served, everything else goes on. A full disk takes nothing offline: what needs space is refused and tried again. But a
@@ -45,6 +45,7 @@ from barnabas.storage.opening import ConfigOfTopic, OnProgress, OpenedLog, Openi
 from barnabas.storage.ownership import Ownership
 from barnabas.storage.settings import LogConfig, LogManagerConfig
 from barnabas.storage.strays import KnownPartitions
+from barnabas.storage.truncation import Truncation
 from barnabas.storage.work import Job, ThreadWorkers, Work, Workers, perform
 from barnabas.wire.errors import ErrorCode, KafkaError
 
@@ -356,34 +357,48 @@ class LogManager:
         self.truncation(partition, offset).complete()
 
     def truncation(self, partition: TopicPartition, offset: Offset) -> Job[None]:
-        """Cuts a log so that it ends at `offset`, when the job finishes."""
-        return self._cut(partition, offset, Log.truncate_to)
+        """Cuts a log so that it ends at `offset`, or below if a batch held that (`barnabas.storage.truncation`).
+
+        The log ends there at once and refuses appends until the job has finished. Should the disk fail, it is taken out
+        of service and opened anew.
+        """
+        return self._cut(partition, offset, Log.plan_truncation)
 
     def restart(self, partition: TopicPartition, offset: Offset) -> Job[None]:
-        """Drops every record of a log, which goes on at `offset`, when the job finishes."""
-        return self._cut(partition, offset, Log.restart_at)
+        """Drops every record of a log, which goes on at `offset` when the job has finished."""
+        return self._cut(partition, offset, Log.plan_restart)
 
-    def _cut(self, partition: TopicPartition, offset: Offset, cut: Callable[[Log, Offset], None]) -> Job[None]:
-        """The checkpoints are lowered before the cut, and held there until it is done."""
+    def _cut(
+        self, partition: TopicPartition, offset: Offset, plan_of: Callable[[Log, Offset], Truncation | None]
+    ) -> Job[None]:
+        """The checkpoints are lowered, durably, before anything is cut on the disk."""
         directory, log = self.directories.served(partition)
-        assert partition not in directory.ceilings, f"{partition} is being truncated"
-        directory.ceilings[partition] = offset
+        assert not log.is_truncating, f"{partition} is being truncated"
+        title, on_failure = f"truncate {partition} to {offset}", partial(self._on_failure, directory)
+        try:
+            plan = plan_of(log, offset)
+        except DiskFailed as error:
+            directory.suspend(log, error)
+            return Job(title, run=partial(_refuse, error), finish=_nothing, failed=on_failure)
+        if plan is None:
+            return Job(title, run=lambda: None, finish=_nothing, failed=on_failure)
+        truncation = plan
         lower = self._prepare_lowering(directory, [partition], [log], offset)
+
+        def run() -> None:
+            lower()
+            truncation.run()
 
         def finish(_: None) -> None:
             if directory.logs.get(partition) is log:
-                try:
-                    cut(log, offset)
-                except DiskFailed as error:
-                    directory.suspend(log, error)
-                    raise
-            del directory.ceilings[partition]
+                log.finish_truncation(truncation)
 
         def failed(error: DiskFailed) -> None:
-            directory.ceilings.pop(partition, None)
-            self._on_failure(directory, error)
+            if directory.logs.get(partition) is log:
+                directory.suspend(log, error)
+            on_failure(error)
 
-        return Job(f"truncate {partition} to {offset}", run=lower, finish=finish, failed=failed)
+        return Job(title, run=run, finish=finish, failed=failed)
 
     def _prepare_lowering(
         self,
@@ -438,7 +453,7 @@ class LogManager:
         return Job(
             f"checkpoint log starts in {directory.path}",
             run=partial(directory.start_offsets.write, version),
-            finish=lambda _: None,
+            finish=_nothing,
             failed=failed,
         )
 
@@ -542,3 +557,11 @@ class LogManager:
     def check_invariants(self) -> None:
         for log in self:
             log.check_invariants()
+
+
+def _nothing(_: None) -> None:
+    pass
+
+
+def _refuse(error: DiskFailed) -> None:
+    raise error

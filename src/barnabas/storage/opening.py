@@ -85,7 +85,7 @@ class OpeningReport:
     set_aside: list[str] = field(default_factory=list)
     """Other directories of partitions that are kept, not served (`-future`)."""
     malformed: list[str] = field(default_factory=list)
-    """Directories whose names mean nothing here; they are left alone."""
+    """Directories that are left alone: their names mean nothing here, or they hold no log."""
     unopened: list[TopicPartition] = field(default_factory=list)
     offline: list[str] = field(default_factory=list)
 
@@ -231,7 +231,13 @@ class Opening:
 
     def _list(self, directory: LogDirectory) -> None:
         listing = directory.list()
-        self._partitions[directory] = listing.partitions
+        self._partitions[directory] = []
+        for partition in listing.partitions:
+            if self._ownership.is_strangers(directory, partition):
+                self.report.malformed.append(directory.path_of(partition))
+                logger.warning("%s is left alone: it holds no log", directory.path_of(partition))
+            else:
+                self._partitions[directory].append(partition)
         self._strays[directory] = listing.strays
         for name in listing.doomed:
             self._on_doomed(directory, directory.file(name))

@@ -3,6 +3,7 @@
 `barnabas.storage.strays` has the rules. A directory that is not served is renamed before anything in it is looked at:
 to `-delete` when the metadata says that its topic was deleted, else to `-stray`, which nobody removes. A stray whose
 topic was deleted meanwhile is removed; one whose id the metadata has again, because it was restored, is served again.
+A directory that holds no log, and is no partition's of the metadata, is somebody else's: it keeps its name.
 
 The functions are for worker threads; `Ownership` belongs to the log manager's thread.
 Crash: a rename is lost or done, and done again at the next start. Whoever builds on it makes it durable first.
@@ -33,6 +34,7 @@ from barnabas.storage.directory import (
     partition_set_aside,
     stray_name,
 )
+from barnabas.storage.recognition import holds_log
 from barnabas.storage.strays import Fate, KnownPartitions
 
 logger = logging.getLogger(__name__)
@@ -104,6 +106,12 @@ class Ownership:
         self.strays: list[str] = []
 
     # -- before anything is opened -------------------------------------------------------------------------------
+
+    def is_strangers(self, directory: LogDirectory, partition: TopicPartition) -> bool:
+        """Whether a directory only has the name of a partition, such as `photos-2024`."""
+        if self._known is None or self._known.id_of(partition) is not None:
+            return False
+        return not holds_log(self._files, directory.path_of(partition))
 
     def settle_rivals(self, partitions: Mapping[LogDirectory, list[TopicPartition]]) -> None:
         """Of several directories of one partition the topic ids tell whose it is; if they do not, that is refused."""

@@ -250,6 +250,13 @@ class Producers:
         self._unreplicated.clear()
         self.release()
 
+    def take_over(self, rebuilt: "Producers") -> None:
+        """Goes on with what was rebuilt elsewhere: the log was truncated."""
+        assert not self._is_recording
+        self._states = rebuilt._states
+        self._ongoing = rebuilt._ongoing
+        self._unreplicated = rebuilt._unreplicated
+
     def load(self, states: Iterable[ProducerState]) -> None:
         """Adds what a snapshot holds."""
         for state in states:

@@ -52,22 +52,39 @@ def rebuild_producers(
     Starts at the newest snapshot at or below `from_offset`, or at the first record when there is none, and takes the
     snapshots that are missing at the segments' bases on the way.
     """
-    producers.clear()
-    start = segments[0].base_offset
-    if snapshot := snapshots.load_at_or_below(from_offset):
-        start, states = snapshot
-        producers.load(states)
+    start = load_producers(producers, snapshots, from_offset, segments[0].base_offset)
     for segment in segments.since(start):
         if segment.base_offset > start:
             with suppress(DiskFull):  # a snapshot saves time, nothing else
                 snapshots.take(segment.base_offset, producers)
-        try:
-            for header, batch in _batches_with_producers(segment, start):
-                completed = track_producer(producers, header, batch)
-                if completed and on_completed:
-                    on_completed(segment, completed)
-        except CorruptBatch as problem:  # below the recovery point: the log is served as it is, all the same
-            logger.warning("producers are incomplete in the segment at %d: %s", segment.base_offset, problem)
+        replay_segment(producers, segment, start, on_completed)
+
+
+def load_producers(producers: Producers, snapshots: Snapshots, from_offset: Offset, first_offset: Offset) -> Offset:
+    """Takes the newest snapshot at or below `from_offset`; returns from where on the batches must be replayed."""
+    producers.clear()
+    snapshot = snapshots.load_at_or_below(from_offset)
+    if snapshot is None:
+        return first_offset
+    start, states = snapshot
+    producers.load(states)
+    return start
+
+
+def replay_segment(
+    producers: Producers,
+    segment: Segment,
+    start: Offset,
+    on_completed: Callable[[Segment, CompletedTransaction], None] | None = None,
+) -> None:
+    """Takes note of the batches of a segment, from offset `start` on."""
+    try:
+        for header, batch in _batches_with_producers(segment, start):
+            completed = track_producer(producers, header, batch)
+            if completed and on_completed:
+                on_completed(segment, completed)
+    except CorruptBatch as problem:  # below the recovery point: the log is served as it is, all the same
+        logger.warning("producers are incomplete in the segment at %d: %s", segment.base_offset, problem)
 
 
 def _batches_with_producers(segment: Segment, start: Offset) -> Iterator[tuple[BatchHeader, Buffer]]:

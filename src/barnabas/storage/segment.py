@@ -35,6 +35,7 @@ from barnabas.storage.index import (
     TimeIndex,
     TimestampOffset,
 )
+from barnabas.storage.segment_cut import SegmentCut
 from barnabas.storage.slices import FileSlice
 from barnabas.storage.timestamp_lookup import TimestampLookup
 from barnabas.storage.transaction_index import CorruptTransactionIndex, TransactionIndex
@@ -430,24 +431,20 @@ class Segment:
             if taken.position + taken.length > from_position:
                 taken.is_revoked = True
 
-    def truncate_to(self, offset: Offset) -> int:
-        """Removes every batch that holds `offset` or a later one; returns how many bytes went.
+    def cut_to(self, offset: Offset) -> SegmentCut | None:
+        """Removes every batch that holds `offset` or a later one, in memory; a worker runs what is returned.
 
-        The cut is durable at the end: else a crash could mix pages of the old bytes with pages of those written next.
+        None when there is none. Until the cut has run, nothing may be appended, and no index stored.
         """
         position = self.position_of(offset)
         if position is None:
-            return 0
-        removed = self.size - position
+            return None
         self.revoke_slices(position)
-        self.offset_index.truncate_to(offset)
-        self.time_index.truncate_to(offset)
-        self.transaction_index.truncate_to(offset)
+        indexes = (self.offset_index, self.time_index, self.transaction_index)
+        longer = tuple((index.path, index.stored_bytes) for index in indexes if index.forget_from(offset))
         self.size = position
-        self.cut_spare_bytes()
-        self.file.sync()
         self._forget_scan_state()
-        return removed
+        return SegmentCut(longer, self.path(LOG_SUFFIX), position)
 
     def _forget_scan_state(self) -> None:
         """Re-reads what is known of the tail after a cut: the batches after the last index entry are looked at."""

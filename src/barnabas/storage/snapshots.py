@@ -29,6 +29,16 @@ class Snapshots:
         self._offsets = sorted(offsets)
         self._unsynced: list[Offset] = []
 
+    def copy(self) -> "Snapshots":
+        """For a worker, which removes and reads files; `take_over` brings back what is left of them."""
+        copied = Snapshots(self._files, self._directory, self._offsets)
+        copied._unsynced = list(self._unsynced)
+        return copied
+
+    def take_over(self, copied: "Snapshots") -> None:
+        self._offsets = copied._offsets
+        self._unsynced = copied._unsynced
+
     @property
     def offsets(self) -> tuple[Offset, ...]:
         return tuple(self._offsets)

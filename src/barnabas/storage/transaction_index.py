@@ -133,13 +133,24 @@ class TransactionIndex:
 
     def truncate_to(self, offset: Offset) -> None:
         """Drops the transactions whose marker is at this offset or later, and a torn entry at the end."""
+        if self.forget_from(offset):
+            with closing(self._files.open(self.path, write=True)) as file:
+                self._cut(file, self._stored)
+
+    def forget_from(self, offset: Offset) -> bool:
+        """`truncate_to` in memory alone; says whether the file has more than `stored_bytes`."""
         self._pending = tuple(entry for entry in self._pending if entry.last_offset < offset)
         self._last_offset = None
-        if self._files.exists(self.path):
-            with closing(self._files.open(self.path, write=True)) as file:
-                kept = self._find(file, offset)
-                if kept * ENTRY_BYTES < file.size():
-                    self._cut(file, kept)
+        if not self._files.exists(self.path):
+            return False
+        with closing(self._files.open(self.path)) as file:
+            self._count = self._find(file, offset)
+            return self.stored_bytes < file.size()
+
+    @property
+    def stored_bytes(self) -> int:
+        """What the file holds, or should once it is cut."""
+        return self._stored * ENTRY_BYTES
 
     def reset(self) -> None:
         """Drops everything, whatever is in the file."""

@@ -33,6 +33,7 @@ from barnabas.wire.primitives import (
     skip_tagged_fields,
     topic_key_bytes,
 )
+from barnabas.wire.steps import Steps, finish
 
 FLEXIBLE_FROM: Final = APIS[ApiKey.OFFSET_COMMIT].flexible_from
 THROTTLE_FROM: Final = 3
@@ -41,6 +42,7 @@ LEADER_EPOCH_FROM: Final = 6
 INSTANCE_ID_FROM: Final = 7
 TOPIC_ID_FROM: Final = 10
 NO_RETENTION: Final = -1
+READ_TOGETHER: Final = 50
 
 _INDEX_AND_OFFSET: Final = Struct(">iq")
 _INDEX_OFFSET_EPOCH: Final = Struct(">iqi")
@@ -71,13 +73,18 @@ class OffsetCommit(NamedTuple):
 
 
 def decode_commit(version: int, body: memoryview) -> OffsetCommit:
+    return finish(decode_commit_in_steps(version, body))
+
+
+def decode_commit_in_steps(version: int, body: memoryview) -> Steps[OffsetCommit]:
+    """The same for a request with very many offsets: a step for every `READ_TOGETHER` of a topic, or long notes."""
     try:
-        return _decode(version, body)
+        return (yield from _decode(version, body))
     except UNREADABLE as problem:
         raise MalformedRequest(f"OffsetCommitRequest version {version}: {problem}") from None
 
 
-def _decode(version: int, data: memoryview) -> OffsetCommit:
+def _decode(version: int, data: memoryview) -> Steps[OffsetCommit]:
     is_flexible, has_topic_ids = version >= FLEXIBLE_FROM, version >= TOPIC_ID_FROM
     group_id, position = read_string(data, 0, is_flexible)
     (generation,) = INT32.unpack_from(data, position)
@@ -110,6 +117,8 @@ def _decode(version: int, data: memoryview) -> OffsetCommit:
             if is_flexible:
                 position = skip_tagged_fields(data, position)
             partitions.append((index, offset, leader_epoch, metadata))
+            if not len(partitions) % READ_TOGETHER:
+                yield
         if is_flexible:
             position = skip_tagged_fields(data, position)
         topics.append(CommittedTopic(topic, partitions))

@@ -44,6 +44,7 @@ from barnabas.wire.primitives import (
     tagged_fields,
     topic_key_bytes,
 )
+from barnabas.wire.steps import Steps, finish
 
 FLEXIBLE_FROM: Final = APIS[ApiKey.PRODUCE].flexible_from
 LOG_START_FROM: Final = 5
@@ -52,6 +53,7 @@ RECORD_ERRORS_FROM: Final = 8
 LEADER_FROM: Final = 10
 TOPIC_ID_FROM: Final = 13
 
+READ_TOGETHER: Final = 100
 _ACKS_AND_TIMEOUT: Final = Struct(">hi")
 _RESULT: Final = Struct(">ihqq")
 _RESULT_WITH_LOG_START: Final = Struct(">ihqqq")
@@ -98,13 +100,18 @@ class ProduceResult(NamedTuple):
 
 
 def decode_produce(version: int, body: memoryview) -> Produce:
+    return finish(decode_produce_in_steps(version, body))
+
+
+def decode_produce_in_steps(version: int, body: memoryview) -> Steps[Produce]:
+    """The same for a request with batches for very many partitions: a step for every `READ_TOGETHER` of them."""
     try:
-        return _decode(version, body)
+        return (yield from _decode(version, body))
     except UNREADABLE as problem:
         raise MalformedRequest(f"ProduceRequest version {version}: {problem}") from None
 
 
-def _decode(version: int, data: memoryview) -> Produce:
+def _decode(version: int, data: memoryview) -> Steps[Produce]:
     is_flexible, has_topic_ids = version >= FLEXIBLE_FROM, version >= TOPIC_ID_FROM
     transactional_id, position = read_nullable_string(data, 0, is_flexible)
     acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(data, position)
@@ -128,6 +135,8 @@ def _decode(version: int, data: memoryview) -> Produce:
             if is_flexible:
                 position = skip_tagged_fields(data, position)
             batches.append(ProduceBatch(topic, index, records))
+            if not len(batches) % READ_TOGETHER:
+                yield
         if is_flexible:
             position = skip_tagged_fields(data, position)
     if is_flexible:

@@ -12,6 +12,18 @@ _Result = TypeVar("_Result")
 Steps: TypeAlias = Generator[None, None, _Result]
 
 
+def finish_soon(steps: Steps[_Result], steps_max: int) -> _Result | None:
+    """The result if it takes no more than some steps; else None, and the work is given up."""
+    for _ in range(steps_max + 1):
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
+    steps.close()
+    return None
+
+
 def finish(steps: Steps[_Result]) -> _Result:
     """Takes all steps at once."""
     while True:

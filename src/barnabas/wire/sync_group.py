@@ -27,6 +27,7 @@ from barnabas.wire.primitives import (
     read_string,
     skip_tagged_fields,
 )
+from barnabas.wire.steps import Steps, finish
 
 FLEXIBLE_FROM: Final = APIS[ApiKey.SYNC_GROUP].flexible_from
 THROTTLE_FROM: Final = 1
@@ -34,7 +35,8 @@ INSTANCE_ID_FROM: Final = 3
 PROTOCOL_FROM: Final = 5
 
 _ASSIGNMENTS_MAX: Final = 20_000
-"""More members than any group has; they are read at once."""
+"""More members than any group has."""
+_READ_TOGETHER: Final = 200
 
 _THROTTLE_AND_ERROR: Final = Struct(">ih")
 
@@ -50,13 +52,18 @@ class SyncGroupRequest(NamedTuple):
 
 
 def decode_sync_group_request(version: int, body: memoryview) -> SyncGroupRequest:
+    return finish(decode_sync_group_request_in_steps(version, body))
+
+
+def decode_sync_group_request_in_steps(version: int, body: memoryview) -> Steps[SyncGroupRequest]:
+    """The request at last, with a pause after every few assignments."""
     try:
-        return _decode(version, body, version >= FLEXIBLE_FROM)
+        return (yield from _decode(version, body, version >= FLEXIBLE_FROM))
     except UNREADABLE as problem:
         raise MalformedRequest(f"SyncGroupRequest version {version}: {problem}") from None
 
 
-def _decode(version: int, data: memoryview, is_flexible: bool) -> SyncGroupRequest:
+def _decode(version: int, data: memoryview, is_flexible: bool) -> Steps[SyncGroupRequest]:
     group_id, position = read_string(data, 0, is_flexible)
     (generation,) = INT32.unpack_from(data, position)
     member_id, position = read_string(data, position + 4, is_flexible)
@@ -70,7 +77,9 @@ def _decode(version: int, data: memoryview, is_flexible: bool) -> SyncGroupReque
     if count > _ASSIGNMENTS_MAX:
         raise ValueError(f"{count} assignments")
     assignments = []
-    for _ in range(count):
+    for number in range(count):
+        if number % _READ_TOGETHER == _READ_TOGETHER - 1:
+            yield
         assigned_id, position = read_string(data, position, is_flexible)
         assignment, position = read_bytes(data, position, is_flexible)
         if is_flexible:

@@ -9,7 +9,10 @@ write_values(schema, {"throttle_time_ms": 0, "brokers": [{"node_id": 1, "host": 
 - Names are those of kio's classes, except that a duration is an integer with its unit, `throttle_time_ms`.
 - Values that this version has no field for are left out.
 - A field without a value takes Kafka's default, which for a number, a duration or an error code is zero and for a
-  boolean is false. Text and arrays that have no other default must be given: `KeyError` is our own bug.
+  boolean is false. Text and arrays that have no other default must be given.
+- What the protocol has no form for (null where this version has none, a number out of range, nothing at all) is our own
+  bug: `KeyError`, `ValueError` or `struct.error`. It is a bug in one answer, so it is never an `AssertionError`, which
+  would stop the broker; text that is too long is no bug, and is cut.
 - An array of messages is any iterable. A generator makes each element when it is written, so that an answer about ten
   thousand topics is never there as objects all at once.
 
@@ -340,7 +343,8 @@ def _number_array(number_format: str, is_flexible: bool, is_nullable: bool) -> W
 
 def _primitive(kafka_type: str, is_flexible: bool, is_nullable: bool) -> Writer:
     def write_text(text: str | None, encoded: EncodedMessage) -> None:
-        assert is_nullable or text is not None, "null where there must be text"
+        if text is None and not is_nullable:
+            raise ValueError("null where there must be text")
         written = nullable_string(text, is_flexible)
         if len(written) >= TEXT_BYTES_MAX and text is not None:
             encoded.has_cut_text |= len(text.encode("utf-8", "replace")) > TEXT_BYTES_MAX
@@ -369,7 +373,8 @@ def _primitive(kafka_type: str, is_flexible: bool, is_nullable: bool) -> Writer:
 
 
 def _length(value: Sized | None, is_flexible: bool, is_nullable: bool) -> bytes:
-    assert is_nullable or value is not None, "null where there must be a value"
+    if value is None and not is_nullable:
+        raise ValueError("null where there must be a value")
     return array_count(-1 if value is None else len(value), is_flexible)
 
 

@@ -40,28 +40,26 @@ from barnabas.broker.handlers.list_config_resources import ListConfigResourcesHa
 from barnabas.broker.handlers.list_groups import ListGroupsHandler
 from barnabas.broker.handlers.list_offsets import ListOffsetsHandler
 from barnabas.broker.handlers.metadata import MetadataHandler
-from barnabas.broker.handlers.offset_commit import OffsetCommitHandler
+from barnabas.broker.handlers.offset_commit import OffsetCommitHandler, decode_commit_at_once
 from barnabas.broker.handlers.offset_delete import OffsetDeleteHandler
 from barnabas.broker.handlers.offset_fetch import OffsetFetchHandler
 from barnabas.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from barnabas.broker.handlers.produce import ProduceHandler
+from barnabas.broker.handlers.produce import ProduceHandler, decode_produce_at_once
 from barnabas.broker.handlers.sync_group import SyncGroupHandler
 from barnabas.broker.services import Services
 from barnabas.wire import request_views as views
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.commit import decode_commit
 from barnabas.wire.heartbeat import decode_heartbeat_request
-from barnabas.wire.produce import decode_produce
 
 
 def make_rows(services: Services) -> dict[int, Row]:
     """The one place where APIs are registered: by API key, every API that is advertised."""
     return {
-        ApiKey.PRODUCE: Direct(ProduceHandler(services), decode_produce),
+        ApiKey.PRODUCE: Direct(ProduceHandler(services), decode_produce_at_once, is_ordered=True),
         ApiKey.FETCH: Direct(FetchHandler(services), decode_fetch_at_once),
         ApiKey.LIST_OFFSETS: Awaited(views.ListOffsetsRequest, ListOffsetsHandler(services)),
         ApiKey.METADATA: Awaited(views.MetadataRequest, MetadataHandler(services)),
-        ApiKey.OFFSET_COMMIT: Direct(OffsetCommitHandler(services), decode_commit),
+        ApiKey.OFFSET_COMMIT: Direct(OffsetCommitHandler(services), decode_commit_at_once, is_ordered=True),
         ApiKey.OFFSET_FETCH: Awaited(views.OffsetFetchRequest, OffsetFetchHandler(services)),
         ApiKey.FIND_COORDINATOR: Awaited(views.FindCoordinatorRequest, FindCoordinatorHandler(services)),
         ApiKey.JOIN_GROUP: Direct(JoinGroupHandler(services), decode_nothing),

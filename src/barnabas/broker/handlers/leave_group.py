@@ -26,10 +26,10 @@ class LeaveGroupHandler:
         self._services = services
 
     async def __call__(self, request: Request, asked: LeaveGroupRequest) -> Values:
-        leaving = _leaving(request.version, asked)
         try:
-            if len(leaving) > _TOGETHER_MAX:
+            if request.version >= _MANY_FROM and len(asked.members) > _TOGETHER_MAX:
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
+            leaving = _leaving(request.version, asked)
             check_group(self._services, request, Operation.READ, asked.group_id)
             result = await ask_group(
                 self._services,

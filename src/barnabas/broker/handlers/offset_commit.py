@@ -3,7 +3,8 @@
 - Each partition is refused by itself when its topic is unknown here; an error of the group (an old generation, a member
   that it does not know) is every partition's error. GROUP_ID_NOT_FOUND is ILLEGAL_GENERATION before version 9.
 - All commits of a tick go into the log as one batch, and their answers leave together. One with very many offsets is
-  committed in pieces, over several turns of the event loop: others must not wait for all of it.
+  read and committed in pieces, over several turns of the event loop: others must not wait for all of it, but for the
+  requests that follow it on its connection.
 - Versions 2 to 4 say how long to keep the offsets; topics go by id from version 10 on.
 """
 
@@ -13,50 +14,120 @@ from typing import Final, TypeAlias, cast
 from uuid import UUID
 
 from barnabas.broker.authorizer import Operation, Resource
+from barnabas.broker.dispatch import Work
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.groups.requests import OffsetToCommit
 from barnabas.metadata.image import Topic
 from barnabas.wire.codecs import Codecs
-from barnabas.wire.commit import NO_RETENTION, CommitResult, CommittedTopic, OffsetCommit
+from barnabas.wire.commit import (
+    NO_RETENTION,
+    READ_TOGETHER,
+    CommitResult,
+    CommittedPartition,
+    OffsetCommit,
+    decode_commit_in_steps,
+)
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.primitives import TopicKey, uuid_of
+from barnabas.wire.steps import finish_soon
 
 _GROUP_NOT_FOUND_FROM: Final = 9
 _TOGETHER_MAX: Final = 100
 """Offsets that are committed at once: as the turns of joins, a few such pieces take a few milliseconds."""
+_READ_AT_ONCE_BYTES_MAX: Final = 64 << 10
+"""Of a request whose offsets have long notes."""
 _PlainOffset: TypeAlias = tuple[str, UUID, int, int, int, str | None]
 """A plain tuple of the form `OffsetToCommit`, which takes a third of the time to make."""
+
+
+def decode_commit_at_once(version: int, body: memoryview) -> OffsetCommit | memoryview:
+    """The request object; the body itself if reading it takes long, which the handler then does in slices."""
+    if len(body) > _READ_AT_ONCE_BYTES_MAX:
+        return body
+    commit = finish_soon(decode_commit_in_steps(version, body), _TOGETHER_MAX // READ_TOGETHER)
+    return body if commit is None else commit
+
+
+def _go_on() -> None:
+    """Whether its client has gone or not: what it has come to is committed."""
 
 
 class OffsetCommitHandler:
     def __init__(self, services: Services) -> None:
         self.codecs = services.codecs
+        self._services = services
         self._replicas = services.replicas
         self._allows = services.authorizer.allows
         self._coordinator = services.groups.coordinator
         self._commits = self._coordinator.measures.commits
-        self._turns = services.groups.turns
 
-    def __call__(self, request: Request, commit: OffsetCommit) -> None:
+    def __call__(self, request: Request, asked: OffsetCommit | memoryview) -> Work | None:
+        if isinstance(asked, memoryview):
+            return partial(self._serve_wide, request, asked)
+        count = 0
+        for wanted in asked.topics:
+            count += len(wanted.partitions)
+        if count > _TOGETHER_MAX:
+            return partial(self._commit_wide, request, asked)
         pending = _PendingCommit(self.codecs, request)
         try:
-            if not self._allows(request.caller, Operation.READ, Resource.GROUP, commit.group_id):
-                raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            for wanted in commit.topics:
-                self._pick(request, wanted, pending)
-            if len(pending.offsets) > _TOGETHER_MAX:
-                self._commit_in_pieces(request, commit, pending)
-            elif pending.offsets or not commit.topics:
-                self._commit(commit, pending.offsets, pending)
+            self._check_group(request, asked)
+            for wanted in asked.topics:
+                self._pick(request, wanted.topic, wanted.partitions, pending)
+            if pending.offsets or not asked.topics:
+                self._commit(asked, pending.offsets, pending)
             else:
                 pending([])  # nothing is left to ask the group for
         except KafkaError as error:
-            pending.refuse_all(commit, error.code)
+            pending.refuse_all(asked, error.code)
+        return None
 
-    def _pick(self, request: Request, wanted: CommittedTopic, pending: "_PendingCommit") -> None:
+    async def _serve_wide(self, request: Request, body: memoryview) -> None:
+        """From the bytes on, in slices."""
+        steps = decode_commit_in_steps(request.version, body)
+        await self._commit_wide(request, await self._services.slices.finish(steps, _go_on))
+
+    async def _commit_wide(self, request: Request, commit: OffsetCommit) -> None:
+        """Very many offsets, a few at a time; ends when all of them are on their way to the log."""
+        slices, pending = self._services.slices, _PendingCommit(self.codecs, request)
+        try:
+            self._check_group(request, commit)
+        except KafkaError as error:
+            pending.refuse_all(commit, error.code)
+            return
+        for wanted in commit.topics:
+            partitions = wanted.partitions
+            async for start in slices.each(range(0, len(partitions), _TOGETHER_MAX)):
+                self._pick(request, wanted.topic, partitions[start : start + _TOGETHER_MAX], pending)
+        offsets = pending.offsets
+        if not offsets:
+            pending([])
+            return
+        pieces = _Pieces(len(offsets), pending)
+        async for start in slices.each(range(0, len(offsets), _TOGETHER_MAX)):
+            self._commit_piece(request, commit, offsets[start : start + _TOGETHER_MAX], start, pieces)
+
+    def _commit_piece(
+        self, request: Request, commit: OffsetCommit, piece: list[_PlainOffset], start: int, pieces: "_Pieces"
+    ) -> None:
+        def told(codes: list[ErrorCode] | ErrorCode) -> None:
+            pieces.done(start, _each(codes, request.version, len(piece)))
+
+        try:
+            self._commit(commit, piece, told)
+        except KafkaError as error:  # the group has gone meanwhile
+            told(error.code)
+
+    def _check_group(self, request: Request, commit: OffsetCommit) -> None:
+        if not self._allows(request.caller, Operation.READ, Resource.GROUP, commit.group_id):
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+    def _pick(
+        self, request: Request, key: TopicKey, partitions: list[CommittedPartition], pending: "_PendingCommit"
+    ) -> None:
         """Refuses the partitions that are not known here, and lines up the others."""
-        image, key = self._replicas.image, wanted.topic
+        image = self._replicas.image
         if isinstance(key, str):
             topic, missing = image.topics.get(key), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             name = key
@@ -66,26 +137,9 @@ class OffsetCommitHandler:
         if name and not self._allows(request.caller, Operation.READ, Resource.TOPIC, name):
             topic, missing = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if topic is None:
-            pending.refuse(key, [one[0] for one in wanted.partitions], missing)
+            pending.refuse(key, [one[0] for one in partitions], missing)
         else:
-            pending.add(wanted, topic)
-
-    def _commit_in_pieces(self, request: Request, commit: OffsetCommit, pending: "_PendingCommit") -> None:
-        offsets = pending.offsets
-        pieces = _Pieces(len(offsets), pending)
-
-        def commit_piece(start: int) -> None:
-            def told(codes: list[ErrorCode] | ErrorCode) -> None:
-                pieces.done(start, _each(codes, request.version, len(piece)))
-
-            piece = offsets[start : start + _TOGETHER_MAX]
-            try:
-                self._commit(commit, piece, told)
-            except KafkaError as error:  # the group has gone meanwhile
-                told(error.code)
-
-        for start in range(0, len(offsets), _TOGETHER_MAX):
-            self._turns.call(partial(request.attempt, partial(commit_piece, start)))
+            pending.add(key, partitions, topic)
 
     def _commit(
         self,
@@ -139,17 +193,19 @@ class _PendingCommit:
         self._request.add_error(error, sum(len(partitions) for _, partitions in results))
         self._answer(results)
 
-    def add(self, wanted: CommittedTopic, topic: Topic) -> None:
+    def add(self, key: TopicKey, partitions: list[CommittedPartition], topic: Topic) -> None:
         name, topic_id, partition_count = topic.name, topic.id, len(topic.partitions)
         offsets, indexes = self.offsets, []
-        for index, offset, leader_epoch, metadata in wanted.partitions:
+        for index, offset, leader_epoch, metadata in partitions:
             if 0 <= index < partition_count:
                 offsets.append((name, topic_id, index, offset, leader_epoch, metadata))
                 indexes.append(index)
             else:
-                self.refuse(wanted.topic, (index,), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if indexes:
-            self._accepted.append((wanted.topic, indexes))
+                self.refuse(key, (index,), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if indexes and self._accepted and self._accepted[-1][0] == key:
+            self._accepted[-1][1].extend(indexes)
+        elif indexes:
+            self._accepted.append((key, indexes))
 
     def __call__(self, codes: list[ErrorCode] | ErrorCode) -> None:
         """The errors of the offsets, in their order, or one for all of them."""

@@ -3,14 +3,16 @@
 - acks=0 has no answer, so a failure closes the connection, as in Kafka; acks=1 is answered when the leader has the
   batch in its log (flushed if the topic asks for it), acks=all when every in-sync replica has it.
 - Each partition of a request succeeds or fails alone. Batches that take long to check, and what requests have beyond
-  some megabytes, have their turn later (`Admission`).
+  some megabytes, have their turn later (`Admission`). A request for very many partitions is taken in slices; those
+  that follow it on its connection wait for it.
 - zstd needs version 7. Topics go by id from version 13 on. Errors name records from version 8, the leader from 10.
 - Nobody may write to an internal topic: its coordinator does that, without a request. (Kafka lets any client do it that
   calls itself `__admin_client`.)
 - A transactional id is refused, with an error at which clients stop at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from struct import Struct
 from typing import Final
 
@@ -18,6 +20,7 @@ from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed, Invali
 from barnabas.base.filesystem import Buffer
 from barnabas.base.ids import Offset
 from barnabas.broker.authorizer import Operation
+from barnabas.broker.dispatch import Work
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
@@ -26,11 +29,22 @@ from barnabas.replication.partition import Partition
 from barnabas.storage.staging import Appended
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch, NodeEndpoint
-from barnabas.wire.produce import ZSTD_FROM, Produce, ProduceBatch, ProduceResult, RecordError
+from barnabas.wire.produce import (
+    READ_TOGETHER,
+    ZSTD_FROM,
+    Produce,
+    ProduceBatch,
+    ProduceResult,
+    RecordError,
+    decode_produce_in_steps,
+)
+from barnabas.wire.steps import finish_soon
 
 NO_ACKS: Final = 0
 ALL_ACKS: Final = -1
 _ACKS: Final = (ALL_ACKS, NO_ACKS, 1)
+WIDE_BATCHES: Final = 200
+"""More batches than this are not taken in one turn of the event loop."""
 _NO_OFFSET: Final = -1
 _BATCH_START: Final = Struct(">qiib")
 """Base offset, length, leader epoch, magic: what every format of Kafka's begins with, old ones too."""
@@ -40,6 +54,18 @@ _LENGTH_MIN: Final = 14
 """Of a batch in the oldest format."""
 _WRONG_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _AWAITED: Final = ProduceResult()
+_new_tuple: Final[Callable[[type[ProduceResult], tuple[object, ...]], ProduceResult]] = tuple.__new__
+"""Makes a named tuple of all its fields without entering a Python function."""
+
+
+def decode_produce_at_once(version: int, body: memoryview) -> Produce | memoryview:
+    """The request object; the body itself if reading it takes long, which the handler then does in slices."""
+    produce = finish_soon(decode_produce_in_steps(version, body), WIDE_BATCHES // READ_TOGETHER)
+    return body if produce is None else produce
+
+
+def _go_on() -> None:
+    """Whether its client has gone or not: what it has sent is written."""
 
 
 class ProduceHandler:
@@ -50,16 +76,35 @@ class ProduceHandler:
         self._allows_all = services.authorizer.allows_all
         self._admission = services.admission
 
-    def __call__(self, request: Request, produce: Produce) -> None:
-        pending = _PendingProduce(self, request, produce)
-        if not produce.batches:
+    def __call__(self, request: Request, asked: Produce | memoryview) -> Work | None:
+        if isinstance(asked, memoryview):
+            return partial(self._serve_wide, request, asked)
+        if len(asked.batches) > WIDE_BATCHES:
+            return partial(self._append_wide, request, asked)
+        pending = _PendingProduce(self, request, asked)
+        if not asked.batches:
             pending.finish()
-        for place, batch in enumerate(produce.batches):
-            append = _BatchAppend(pending, place)
-            try:
-                self._append(pending, batch, append)
-            except BarnabasError as error:
-                append.refuse(error)
+        for place in range(len(asked.batches)):
+            self._append_one(pending, place)
+        return None
+
+    async def _serve_wide(self, request: Request, body: memoryview) -> None:
+        """From the bytes on, in slices."""
+        steps = decode_produce_in_steps(request.version, body)
+        await self._append_wide(request, await self._services.slices.finish(steps, _go_on))
+
+    async def _append_wide(self, request: Request, produce: Produce) -> None:
+        """In the order of the request; ends when nothing is left of it but to wait for the logs."""
+        pending = _PendingProduce(self, request, produce)
+        async for place in self._services.slices.each(range(len(produce.batches))):
+            self._append_one(pending, place)
+
+    def _append_one(self, pending: "_PendingProduce", place: int) -> None:
+        append = _BatchAppend(pending, place)
+        try:
+            self._append(pending, pending.produce.batches[place], append)
+        except BarnabasError as error:
+            append.refuse(error)
 
     def _append(self, pending: "_PendingProduce", batch: ProduceBatch, append: "_BatchAppend") -> None:
         topic, index, records = batch
@@ -223,8 +268,8 @@ class _BatchAppend:
         pending, partition = self._pending, self.partition
         assert partition is not None, "a batch was staged for a partition"
         base_offset, _, append_time_ms, _ = self.appended
-        pending.results[self._place] = ProduceResult(
-            ErrorCode.NONE, base_offset, append_time_ms, partition.log_start_offset
+        pending.results[self._place] = _new_tuple(
+            ProduceResult, (0, base_offset, append_time_ms, partition.log_start_offset, (), None, NO_LEADER)
         )
         pending.waiting -= 1
         if not pending.waiting:

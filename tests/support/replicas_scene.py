@@ -61,10 +61,9 @@ class ReplicasScene:
         self.manager, _ = open_manager(self.disk, self.clock, paths)
         self.workers = HeldWorkers()
         self.deletions = PlayedDeletions()
-        self.bugs: list[BaseException] = []
         loop = asyncio.get_running_loop()
         self.tick = AppendTick(loop, self.clock, PlayedReplies())
-        self.flusher = Flusher(loop, self.manager, self.workers, self.bugs.append)
+        self.flusher = Flusher(loop, self.manager, self.workers)
         self.config = LogConfig()
         self.replicas = Replicas(
             BROKER,
@@ -111,4 +110,3 @@ class ReplicasScene:
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
-        assert not self.bugs

@@ -178,7 +178,7 @@ import asyncio
 from barnabas.replication.tick import AppendTick
 def stumble(tick):
     raise ZeroDivisionError("a test's")
-AppendTick._write = stumble
+AppendTick.write = stumble
 from barnabas.cli.main import main
 main()
 """

@@ -7,7 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.base.uuid import ZERO_UUID
 from barnabas.broker import fetch_sessions
 from barnabas.broker.fetch_sessions import (
     FINAL_EPOCH,
@@ -15,11 +14,10 @@ from barnabas.broker.fetch_sessions import (
     NO_SESSION,
     FetchPlan,
     FetchSessions,
-    PartitionKey,
     SessionPartition,
-    Wanted,
 )
 from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.fetch import Fetch, PartitionKey, Wanted
 
 SLOTS = 3
 EVICTION_MS = 1000
@@ -30,13 +28,11 @@ TOPIC_ID = UUID("00000000-0000-4000-8000-000000000001")
 
 def key_of(partition: int, topic: str | bytes = TOPIC) -> PartitionKey:
     """By name, or by the bytes of an id."""
-    if isinstance(topic, bytes):
-        return PartitionKey("", UUID(bytes=topic), partition)
-    return PartitionKey(topic, ZERO_UUID, partition)
+    return PartitionKey(topic, partition)
 
 
-def wanted_at(offset: int) -> Wanted:
-    return Wanted(offset, 1 << 20, -1, -1)
+def wanted_at(offset: int, key: PartitionKey) -> Wanted:
+    return Wanted(key, offset, 1 << 20)
 
 
 class Client:
@@ -60,7 +56,9 @@ class Client:
         plan = self._sessions.plan(
             self.session_id,
             self.epoch if epoch is None else epoch,
-            OrderedDict((key_of(one, topic), SessionPartition(wanted_at(offset))) for one in partitions),
+            OrderedDict(
+                (key_of(one, topic), SessionPartition(wanted_at(offset, key_of(one, topic)))) for one in partitions
+            ),
             [key_of(one, topic) for one in forgotten],
             uses_topic_ids=self.uses_topic_ids,
             now_ms=now_ms,
@@ -70,12 +68,27 @@ class Client:
         return plan
 
 
+def plan_for(
+    sessions: FetchSessions,
+    session_id: int,
+    epoch: int,
+    offset: int,
+    *,
+    partition: int = 0,
+    uses_topic_ids: bool = False,
+    now_ms: int = 0,
+) -> FetchPlan:
+    """The plan of a request for one partition."""
+    fetch = Fetch(0, 1, 1 << 20, 0, session_id, epoch, [wanted_at(offset, key_of(partition))])
+    return sessions.plan_for(fetch, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+
+
 def partitions_of(plan: FetchPlan) -> list[int]:
-    return [key.partition for key, _ in plan]
+    return [key.partition for key in plan.partitions]
 
 
 def offsets_of(plan: FetchPlan) -> dict[int, int]:
-    return {key.partition: session.wanted.fetch_offset for key, session in plan}
+    return {key.partition: session.wanted.offset for key, session in plan.partitions.items()}
 
 
 def refused(client: Client, *partitions: int, **request: int) -> ErrorCode:
@@ -244,7 +257,7 @@ def test_session_without_partitions_is_closed_and_its_client_told(sessions: Fetc
 def test_partition_is_news_until_it_was_told_and_again_when_either_offset_moves(sessions: FetchSessions) -> None:
     client = Client(sessions)
     client.fetch(0)
-    ((_, partition),) = client.fetch()
+    (partition,) = client.fetch().partitions.values()
     assert partition.is_news(0, 0)
     partition.tell(4, 1)
     assert not partition.is_news(4, 1)
@@ -254,19 +267,19 @@ def test_partition_is_news_until_it_was_told_and_again_when_either_offset_moves(
 
 def test_naming_a_partition_again_does_not_make_old_offsets_news(sessions: FetchSessions) -> None:
     client = Client(sessions)
-    ((_, partition),) = client.fetch(0)
+    (partition,) = client.fetch(0).partitions.values()
     partition.tell(4, 1)
-    ((_, named_again),) = client.fetch(0, offset=4)
-    assert named_again.wanted.fetch_offset == 4
+    (named_again,) = client.fetch(0, offset=4).partitions.values()
+    assert named_again.wanted.offset == 4
     assert not named_again.is_news(4, 1)
 
 
 def test_partition_that_was_forgotten_and_named_again_is_news(sessions: FetchSessions) -> None:
     client = Client(sessions)
-    for _, partition in client.fetch(0, 1):
+    for partition in client.fetch(0, 1).partitions.values():
         partition.tell(4, 1)
     client.fetch(forgotten=[1])
-    is_news = {key.partition: partition.is_news(4, 1) for key, partition in client.fetch(1)}
+    is_news = {key.partition: partition.is_news(4, 1) for key, partition in client.fetch(1).partitions.items()}
     assert is_news == {0: False, 1: True}
 
 
@@ -286,7 +299,7 @@ def test_every_partition_has_its_turn_when_there_is_room_for_one(sessions: Fetch
     served = []
     for _ in range(6):
         plan = client.fetch()
-        first, _ = next(iter(plan))
+        first = next(iter(plan.partitions))
         plan.sent(first)
         served.append(first.partition)
     assert served == [0, 1, 2, 0, 1, 2]
@@ -362,9 +375,9 @@ def test_young_session_stays_however_large_the_new_one_is(sessions: FetchSession
 
 
 def test_session_is_used_by_a_fetch_of_its_only_partition(sessions: FetchSessions) -> None:
-    """`advance_sole` counts as use, or the busiest readers would be the first to lose their sessions."""
+    """The usual request counts as use, or the busiest readers would be the first to lose their sessions."""
     used, other, another = fill(sessions, 1, 1, 1)
-    assert sessions.advance_sole(used.session_id, 1, key_of(0), wanted_at(0), False, EVICTION_MS)
+    assert plan_for(sessions, used.session_id, 1, 0, now_ms=EVICTION_MS).session_id
     used.epoch += 1
     assert Client(sessions).fetch(0, now_ms=EVICTION_MS + 1).session_id
     assert [is_served(client, EVICTION_MS + 1) for client in (used, other, another)] == [True, False, True]
@@ -402,31 +415,43 @@ def test_session_that_grows_by_too_many_partitions_is_closed(
 
 def test_fetch_of_a_sessions_only_partition_goes_on_with_what_it_was_told(sessions: FetchSessions) -> None:
     client = Client(sessions)
-    ((_, partition),) = client.fetch(0)
+    (partition,) = client.fetch(0).partitions.values()
     partition.tell(4, 1)
-    advanced = sessions.advance_sole(client.session_id, 1, key_of(0), wanted_at(4), False, 0)
+    plan = plan_for(sessions, client.session_id, 1, 4)
+    (advanced,) = plan.partitions.values()
     assert advanced is partition
-    assert (advanced.wanted.fetch_offset, advanced.is_news(4, 1)) == (4, False)
+    assert plan.is_incremental
+    assert (advanced.wanted.offset, advanced.is_news(4, 1)) == (4, False)
     assert offsets_of(client.fetch(epoch=2)) == {0: 4}
 
 
 @pytest.mark.parametrize(
-    ("session_offset", "epoch", "partition", "uses_topic_ids"),
-    [(1, 1, 0, False), (0, 2, 0, False), (0, 1, 1, False), (0, 1, 0, True)],
-    ids=["unknown session", "wrong epoch", "another partition", "names instead of ids"],
+    ("session_offset", "epoch", "uses_topic_ids", "error"),
+    [
+        (1, 1, False, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        (0, 2, False, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (0, 1, True, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
+    ],
+    ids=["unknown session", "wrong epoch", "names instead of ids"],
 )
 def test_fetch_that_is_not_the_next_of_a_session_of_one_partition_changes_nothing(
-    sessions: FetchSessions, session_offset: int, epoch: int, partition: int, uses_topic_ids: bool
+    sessions: FetchSessions, session_offset: int, epoch: int, uses_topic_ids: bool, error: ErrorCode
 ) -> None:
     client = Client(sessions)
     client.fetch(0)
-    session_id = client.session_id + session_offset
-    assert sessions.advance_sole(session_id, epoch, key_of(partition), wanted_at(4), uses_topic_ids, 0) is None
+    with pytest.raises(KafkaError) as refusal:
+        plan_for(sessions, client.session_id + session_offset, epoch, 4, uses_topic_ids=uses_topic_ids)
+    assert refusal.value.code is error
     assert offsets_of(client.fetch()) == {0: 0}
 
 
-def test_session_of_two_partitions_is_none_of_one(sessions: FetchSessions) -> None:
+def test_fetch_of_one_partition_changes_that_one_of_its_session(sessions: FetchSessions) -> None:
     client = Client(sessions)
     client.fetch(0, 1)
-    assert sessions.advance_sole(client.session_id, 1, key_of(0), wanted_at(4), False, 0) is None
-    assert offsets_of(client.fetch()) == {0: 0, 1: 0}
+    assert offsets_of(plan_for(sessions, client.session_id, 1, 4)) == {0: 4, 1: 0}
+
+
+def test_fetch_of_another_partition_adds_it_to_a_session_of_one(sessions: FetchSessions) -> None:
+    client = Client(sessions)
+    client.fetch(0)
+    assert offsets_of(plan_for(sessions, client.session_id, 1, 4, partition=1)) == {0: 0, 1: 4}

@@ -32,7 +32,7 @@ async def check_serves(served: ServedBroker, group_id: str) -> None:
     """Produce with a flush, a batch for a worker, fetch with a wait, groups that are read back, and the metrics."""
     broker = served.broker
     async with connected(served) as writer, connected(served) as reader:
-        end = served.partition("flushed").log.end_offset
+        end = served.partition("flushed").end_offset
         reader.send(*fetch_of("flushed", end, wait_ms=60_000))
         for asked in (produce_of("flushed"), produce_of("flushed", b"v" * 1000, Codec.GZIP)):
             answer = await writer.ask(*asked)
@@ -88,7 +88,7 @@ async def fails(stack: AsyncExitStack, ending: ServedBroker) -> None:
         raise ZeroDivisionError
 
     try:
-        broken.setattr(AppendTick, "_write", stumble)
+        broken.setattr(AppendTick, "write", stumble)
         async with connected(ending) as client:
             client.send(*produce_of("orders"))
             with pytest.raises(ZeroDivisionError):

@@ -243,6 +243,7 @@ class Serving:
         """Finds the coordinator and commits, as a consumer without a group's protocol does."""
         answer = await self.client.ask(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=[group])
         self.learn_places()
+        await self.broker.groups.coordinator.wait_loaded()  # a consumer would ask until it is
         index = self.broker.groups.coordinator.partition_of(group)
         name = TopicPartition(OFFSETS, index)
         had_failed = self.files.failed is not None

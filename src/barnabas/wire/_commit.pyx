@@ -16,26 +16,7 @@ cdef enum:
     RESULTS_MAX = 126
 
 
-def decode_commit_frame(frame):
-    """Version, correlation id, client id and the request; or the reason why it is not read here."""
-    cdef Py_buffer view
-    cdef frame_header header = frame_header(0, 0, 0, False)
-    cdef cursor at
-    PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
-    try:
-        at = cursor(<const uint8_t *>view.buf, view.len, 0, TAKEN)
-        take_header(&at, API_KEY, VERSION_MIN, VERSION_MAX, VERSION_MIN, &header)
-        commit = read_commit(&at, &header)
-        if at.problem == TAKEN and at.position != at.size:
-            at.problem = DECLINED_MALFORMED
-        if at.problem:
-            return at.problem
-        return (header.version, header.correlation_id, client_id_of(at.data, &header), commit)
-    finally:
-        PyBuffer_Release(&view)
-
-
-cdef object read_commit(cursor *at, frame_header *header):
+cdef object read_commit(object frame, cursor *at, frame_header *header):
     cdef bint has_id = header.version >= TOPIC_ID_FROM
     cdef const uint8_t *generation
     cdef const uint8_t *found
@@ -43,8 +24,6 @@ cdef object read_commit(cursor *at, frame_header *header):
     cdef int64_t total = 0
     cdef list topics = []
     cdef list partitions
-    if at.problem:
-        return None
     group_id = take_text(at, True, False)
     generation = take(at, 4)
     member_id = take_text(at, True, False)
@@ -72,6 +51,11 @@ cdef object read_commit(cursor *at, frame_header *header):
     if at.problem:
         return None
     return make(OffsetCommit, (group_id, int32_at(generation), member_id, instance_id, NO_RETENTION, topics))
+
+
+def decode_commit_frame(frame):
+    """Version, correlation id, client id and the request; or the reason why it is not read here."""
+    return decode_frame(frame, API_KEY, VERSION_MIN, VERSION_MAX, VERSION_MIN, read_commit)
 
 
 def encode_committed_frame(int32_t correlation_id, int32_t throttle_ms, list results):

@@ -23,34 +23,13 @@ cdef enum:
     AROUND_BYTES_MAX = 64
 
 
-def decode_fetch_frame(frame):
-    """Version, correlation id, client id and the request; or the reason why it is not read here."""
-    cdef Py_buffer view
-    cdef frame_header header = frame_header(0, 0, 0, False)
-    cdef cursor at
-    PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
-    try:
-        at = cursor(<const uint8_t *>view.buf, view.len, 0, TAKEN)
-        take_header(&at, API_KEY, VERSION_MIN, VERSION_MAX, VERSION_MIN, &header)
-        fetch = read_fetch(&at, &header)
-        if at.problem == TAKEN and at.position != at.size:
-            at.problem = DECLINED_MALFORMED
-        if at.problem:
-            return at.problem
-        return (header.version, header.correlation_id, client_id_of(at.data, &header), fetch)
-    finally:
-        PyBuffer_Release(&view)
-
-
-cdef object read_fetch(cursor *at, frame_header *header):
+cdef object read_fetch(object frame, cursor *at, frame_header *header):
     cdef bint has_id = header.version >= TOPIC_ID_FROM
     cdef const uint8_t *start
     cdef const uint8_t *found
     cdef int32_t replica_id = -1
     cdef int64_t topic_count, partition_count, t, p
     cdef list wanted = []
-    if at.problem:
-        return None
     if header.version < REPLICA_STATE_FROM:
         found = take(at, 4)
         if found == NULL:
@@ -110,6 +89,11 @@ cdef object read_fetch(cursor *at, frame_header *header):
             None,
         ),
     )
+
+
+def decode_fetch_frame(frame):
+    """Version, correlation id, client id and the request; or the reason why it is not read here."""
+    return decode_frame(frame, API_KEY, VERSION_MIN, VERSION_MAX, VERSION_MIN, read_fetch)
 
 
 cdef inline uint8_t *put_start(

@@ -163,6 +163,31 @@ cdef inline object client_id_of(const uint8_t *data, frame_header *header):
     return text_of(data + HEADER_START_BYTES, header.client_id_bytes)
 
 
+ctypedef object (*body_reader)(object frame, cursor *at, frame_header *header)
+"""Makes the request object of a body; None with a problem."""
+
+
+cdef object decode_frame(
+    object frame, int32_t api_key, int32_t version_min, int32_t version_max, int32_t flexible_from, body_reader read_body
+):
+    """Version, correlation id, client id and the request object of a whole frame; or why it is not read here."""
+    cdef Py_buffer view
+    cdef frame_header header = frame_header(0, 0, 0, False)
+    cdef cursor at
+    PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
+    try:
+        at = cursor(<const uint8_t *>view.buf, view.len, 0, TAKEN)
+        take_header(&at, api_key, version_min, version_max, flexible_from, &header)
+        asked = None if at.problem else read_body(frame, &at, &header)
+        if at.problem == TAKEN and at.position != at.size:
+            at.problem = DECLINED_MALFORMED
+        if at.problem:
+            return at.problem
+        return (header.version, header.correlation_id, client_id_of(at.data, &header), asked)
+    finally:
+        PyBuffer_Release(&view)
+
+
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 

@@ -24,25 +24,6 @@ cdef enum:
     AROUND_BYTES_MAX = 64
 
 
-def decode_produce_frame(frame):
-    """Version, correlation id, client id and the request; or the reason why it is not read here."""
-    cdef Py_buffer view
-    cdef frame_header header = frame_header(0, 0, 0, False)
-    cdef cursor at
-    PyObject_GetBuffer(frame, &view, PyBUF_SIMPLE)
-    try:
-        at = cursor(<const uint8_t *>view.buf, view.len, 0, TAKEN)
-        take_header(&at, API_KEY, VERSION_MIN, VERSION_MAX, FLEXIBLE_FROM, &header)
-        produce = read_produce(frame, &at, &header)
-        if at.problem == TAKEN and at.position != at.size:
-            at.problem = DECLINED_MALFORMED
-        if at.problem:
-            return at.problem
-        return (header.version, header.correlation_id, client_id_of(at.data, &header), produce)
-    finally:
-        PyBuffer_Release(&view)
-
-
 cdef object read_produce(object frame, cursor *at, frame_header *header):
     cdef bint is_flexible = header.is_flexible
     cdef bint has_id = header.version >= TOPIC_ID_FROM
@@ -51,8 +32,6 @@ cdef object read_produce(object frame, cursor *at, frame_header *header):
     cdef int64_t topic_count, partition_count, length, records_start, t, p
     cdef int32_t index
     cdef list batches = []
-    if at.problem:
-        return None
     if take_length(at, is_flexible, 2) != -1:
         at.problem = DECLINED_FIELD  # a transactional id
     start = take(at, 6)
@@ -84,6 +63,11 @@ cdef object read_produce(object frame, cursor *at, frame_header *header):
     if at.problem:
         return None
     return make(Produce, (None, int16_at(start), int32_at(start + 2), batches))
+
+
+def decode_produce_frame(frame):
+    """Version, correlation id, client id and the request; or the reason why it is not read here."""
+    return decode_frame(frame, API_KEY, VERSION_MIN, VERSION_MAX, FLEXIBLE_FROM, read_produce)
 
 
 def encode_produced_frame(int32_t version, int32_t correlation_id, int32_t throttle_ms, list batches, list results):

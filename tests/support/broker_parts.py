@@ -21,6 +21,7 @@ from barnabas.base.filesystem import LocalFileSystem
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.app import Broker
 from barnabas.broker.authorizer import AllowAll, Authorizer
+from barnabas.broker.caller import Caller
 from barnabas.broker.parts import BrokerParts
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.table import MemoryTable
@@ -54,16 +55,14 @@ class ServedBroker:
     async def ask_frame(self, key: ApiKey, version: int, request_body: bytes) -> memoryview:
         """The frame of the answer, its header included. The request goes the road of every request."""
         start = request_start(key, version, 1, self.client_id, len(request_body))
-        reply = await self.send(bytearray(start + request_body))
-        whole = reply if isinstance(reply, bytes) else b"".join(_bytes_of(piece) for piece in reply)
-        return memoryview(whole)[LENGTH_BYTES:]
+        return await self.send(bytearray(start + request_body))
 
-    def send(self, frame: bytearray) -> "asyncio.Future[Any]":
-        """A whole frame, on a connection of its own; the future has its answer."""
-        slot: Any = _FutureSlot()
-        self.broker.dispatcher.connect(_Peer()).on_request(slot, memoryview(frame)[LENGTH_BYTES:])
-        future: asyncio.Future[Any] = slot.reply
-        return future
+    def send(self, frame: bytearray) -> "asyncio.Task[memoryview]":
+        """A whole frame, on a connection of its own."""
+        return self.connect().send_frame(frame)
+
+    def connect(self) -> "ServedConnection":
+        return ServedConnection(self)
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         answer = await self.ask(
@@ -120,6 +119,40 @@ class ServedBroker:
         partition.append(batch.build())
         self.broker.tick.write()
         partition.commit(partition.end_offset)  # also where a flush is still under way
+
+
+class ServedConnection:
+    """One connection, without a network: requests in, answers out."""
+
+    def __init__(self, broker: ServedBroker) -> None:
+        self._broker = broker
+        self._client = broker.broker.dispatcher.connect(_Peer())
+
+    @property
+    def caller(self) -> Caller:
+        return self._client.caller
+
+    def send(self, key: ApiKey, version: int, values: dict[str, Any]) -> "asyncio.Task[Any]":
+        """The answer comes later, as a client of this version reads it."""
+        body = write_request(key, version, values)
+        frame = self.send_frame(bytearray(request_start(key, version, 1, self._broker.client_id, len(body)) + body))
+
+        async def answer() -> Any:
+            reply = await frame
+            return decode_response(key, version, reply[parse_response_header(key, version, reply).body_position :])
+
+        return asyncio.ensure_future(answer())
+
+    def send_frame(self, frame: bytearray) -> "asyncio.Task[memoryview]":
+        slot: Any = _FutureSlot()
+        self._client.on_request(slot, memoryview(frame)[LENGTH_BYTES:])
+
+        async def answer() -> memoryview:
+            reply = await slot.reply
+            whole = reply if isinstance(reply, bytes) else b"".join(_bytes_of(piece) for piece in reply)
+            return memoryview(whole)[LENGTH_BYTES:]
+
+        return asyncio.ensure_future(answer())
 
 
 class _Peer:

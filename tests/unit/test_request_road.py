@@ -120,6 +120,8 @@ def test_throttle_is_asked_by_caller_and_api_and_told_in_every_answer(tmp_path: 
                 ApiKey.FETCH: (FETCH, fetch_of()),
                 ApiKey.OFFSET_COMMIT: (COMMIT, commit_of(1, 0)),
                 ApiKey.METADATA: (12, {"topics": []}),
+                ApiKey.CREATE_TOPICS: (7, {"topics": [], "timeout_ms": 0, "validate_only": False}),  # refused at once
+                ApiKey.INIT_PRODUCER_ID: (4, {"transactional_id": "", "transaction_timeout_ms": 1}),  # refused, too
             }
             for key, (version, values) in requests.items():
                 answer = await broker.ask(key, version, **values)

@@ -217,7 +217,7 @@ class Dispatcher:
         await self._slices.begin()
         if request.api_key in READING:
             request.check_wanted()
-        values = await self._values_of(row, request, body)
+        values = {**await self._values_of(row, request, body), "throttle_time_ms": request.throttle_ms}
         steps = write_response_in_steps(request.api_key, request.version, values)
         encoded = await self._slices.finish(steps, request.check_wanted)
         request.errors = encoded.errors or None

@@ -23,14 +23,14 @@ class DescribeAclsHandler:
     def __init__(self, services: Services) -> None: ...
 
     async def __call__(self, request: Request, asked: DescribeAclsRequest) -> Values:
-        return {"throttle_time_ms": request.throttle_ms, **_DISABLED, "resources": []}
+        return {**_DISABLED, "resources": []}
 
 
 class CreateAclsHandler:
     def __init__(self, services: Services) -> None: ...
 
     async def __call__(self, request: Request, asked: CreateAclsRequest) -> Values:
-        return {"throttle_time_ms": request.throttle_ms, "results": (_DISABLED for _ in asked.creations)}
+        return {"results": (_DISABLED for _ in asked.creations)}
 
 
 class DeleteAclsHandler:
@@ -38,4 +38,4 @@ class DeleteAclsHandler:
 
     async def __call__(self, request: Request, asked: DeleteAclsRequest) -> Values:
         results = ({**_DISABLED, "matching_acls": []} for _ in asked.filters)
-        return {"throttle_time_ms": request.throttle_ms, "filter_results": results}
+        return {"filter_results": results}

@@ -39,7 +39,7 @@ class AlterConfigsHandler:
             except BarnabasError as error:
                 response["error_code"], response["error_message"] = refusal_of(error)
             responses.append(response)
-        return {"throttle_time_ms": request.throttle_ms, "responses": responses}
+        return {"responses": responses}
 
 
 class _Replacement:

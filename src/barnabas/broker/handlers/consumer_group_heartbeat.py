@@ -17,7 +17,6 @@ class ConsumerGroupHeartbeatHandler:
 
     async def __call__(self, request: Request, asked: ConsumerGroupHeartbeatRequest) -> Values:
         return {
-            "throttle_time_ms": request.throttle_ms,
             "error_code": ErrorCode.UNSUPPORTED_VERSION,
             "error_message": "the consumer group protocol of KIP-848 is not supported: set group.protocol=classic",
         }

@@ -49,7 +49,7 @@ class CreatePartitionsHandler:
                 results.append({"name": topic.name, "error_code": code, "error_message": message})
             else:
                 results.append({"name": topic.name, "error_code": ErrorCode.NONE, "error_message": None})
-        return {"throttle_time_ms": request.throttle_ms, "results": results}
+        return {"results": results}
 
     async def _grow(
         self, request: Request, topic: CreatePartitionsTopic, timeout_ms: int, *, validate_only: bool

@@ -55,7 +55,7 @@ class CreateTopicsHandler:
             topics += await asyncio.gather(*creations)
         duplicate = KafkaError(ErrorCode.INVALID_REQUEST, "the request has this topic twice")
         topics += [_refused(name, duplicate) for name in twice]
-        return {"throttle_time_ms": request.throttle_ms, "topics": topics}
+        return {"topics": topics}
 
     async def _distinct(self, topics: Iterable[CreatableTopic]) -> tuple[list[CreatableTopic], list[str]]:
         """The topics that are named once, and the names of the others."""

@@ -27,7 +27,7 @@ class DeleteGroupsHandler:
             {"group_id": group_id, "error_code": await self._delete(request, group_id)}
             async for group_id in self._services.slices.each(dict.fromkeys(asked.groups_names))
         ]
-        return {"throttle_time_ms": request.throttle_ms, "results": results}
+        return {"results": results}
 
     async def _delete(self, request: Request, group_id: str) -> ErrorCode:
         try:

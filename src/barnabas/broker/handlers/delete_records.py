@@ -47,7 +47,7 @@ class DeleteRecordsHandler:
         if moved:
             for partition, failure in (await self._services.log_starts.store(moved)).items():
                 moved[partition] |= {"low_watermark": _NO_OFFSET, "error_code": refusal_of(failure).code}
-        return {"throttle_time_ms": request.throttle_ms, "topics": topics}
+        return {"topics": topics}
 
     def _delete(self, request: Request, topic: str, one: DeleteRecordsPartition) -> dict[str, object]:
         try:

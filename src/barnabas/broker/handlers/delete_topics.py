@@ -58,7 +58,7 @@ class DeleteTopicsHandler:
                 for (name, topic_id), count in together
             ]
             responses += await asyncio.gather(*deletions)
-        return {"throttle_time_ms": request.throttle_ms, "responses": responses}
+        return {"responses": responses}
 
     async def _delete(
         self, request: Request, name: str | None, topic_id: UUID | None, timeout_ms: int, *, is_twice: bool

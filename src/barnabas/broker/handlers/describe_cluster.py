@@ -31,7 +31,6 @@ class DescribeClusterHandler:
         if asked.include_cluster_authorized_operations:
             operations = cluster_operations(self._services, request)
         return {
-            "throttle_time_ms": request.throttle_ms,
             "error_code": ErrorCode.NONE,
             "cluster_id": self._services.cluster_id,
             "controller_id": controller_id(self._services),

@@ -46,7 +46,7 @@ class DescribeConfigsHandler:
             self._result(request, asked, kind, name, _wanted(given), is_spoiled=is_spoiled)
             for (kind, name), given in resources.items()
         )
-        return {"throttle_time_ms": request.throttle_ms, "results": results}
+        return {"results": results}
 
     def _result(
         self,

@@ -28,7 +28,7 @@ class DescribeGroupsHandler:
     async def __call__(self, request: Request, asked: DescribeGroupsRequest) -> Values:
         tells_operations = asked.include_authorized_operations
         groups = (self._describe(request, group_id, tells_operations) for group_id in dict.fromkeys(asked.groups))
-        return {"throttle_time_ms": request.throttle_ms, "groups": groups}
+        return {"groups": groups}
 
     def _describe(self, request: Request, group_id: str, tells_operations: bool) -> Values:
         try:

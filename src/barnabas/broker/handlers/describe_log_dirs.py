@@ -33,7 +33,7 @@ class DescribeLogDirsHandler:
             return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
         wanted = None if asked.topics is None else await self._wanted(asked.topics)
         results = [await self._describe(directory, wanted) for directory in self._services.logs.directories]
-        return {"throttle_time_ms": request.throttle_ms, "error_code": ErrorCode.NONE, "results": results}
+        return {"error_code": ErrorCode.NONE, "results": results}
 
     async def _wanted(self, topics: Iterable[DescribableLogDirTopic]) -> set[tuple[str, int]]:
         named = ((topic.topic, index) for topic in topics for index in topic.partitions)

@@ -29,7 +29,7 @@ class DescribeProducersHandler:
         async for topic in self._services.slices.each(asked.topics):
             wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
         topics = ({"name": name, "partitions": self._partitions(request, name, ones)} for name, ones in wanted.items())
-        return {"throttle_time_ms": request.throttle_ms, "topics": topics}
+        return {"topics": topics}
 
     def _partitions(self, request: Request, topic: str, indexes: Iterable[int]) -> Iterator[Values]:
         return (self._describe(request, topic, index) for index in indexes)

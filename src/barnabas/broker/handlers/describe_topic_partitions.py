@@ -110,7 +110,7 @@ class _Page:
         )
 
     def values(self) -> Values:
-        return {"throttle_time_ms": self._request.throttle_ms, "topics": self._topics, "next_cursor": self._cursor}
+        return {"topics": self._topics, "next_cursor": self._cursor}
 
 
 def _refused(names: Sequence[str]) -> Values:

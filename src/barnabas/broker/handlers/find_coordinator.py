@@ -35,10 +35,10 @@ class FindCoordinatorHandler:
     async def __call__(self, request: Request, asked: FindCoordinatorRequest) -> Values:
         if request.version < _MANY_FROM:
             found = await self._find(request, asked.key_type, asked.key)
-            return {"throttle_time_ms": request.throttle_ms, **found}
+            return found
         keys = self._services.slices.each(asked.coordinator_keys)
         coordinators = [{"key": key, **await self._find(request, asked.key_type, key)} async for key in keys]
-        return {"throttle_time_ms": request.throttle_ms, "coordinators": coordinators}
+        return {"coordinators": coordinators}
 
     async def _find(self, request: Request, key_type: int, key: str) -> Values:
         try:

@@ -61,7 +61,7 @@ class IncrementalAlterConfigsHandler:
             except BarnabasError as error:
                 response["error_code"], response["error_message"] = refusal_of(error)
             responses.append(response)
-        return {"throttle_time_ms": request.throttle_ms, "responses": responses}
+        return {"responses": responses}
 
     def _change_levels(
         self, request: Request, name: str, configs: Sequence[AlterableConfig], *, validate_only: bool

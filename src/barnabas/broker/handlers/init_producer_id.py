@@ -34,7 +34,6 @@ class InitProducerIdHandler:
         except BarnabasError as error:
             return {"error_code": refusal_of(error).code, "producer_id": NO_PRODUCER, "producer_epoch": NO_EPOCH}
         return {
-            "throttle_time_ms": request.throttle_ms,
             "error_code": ErrorCode.NONE,
             "producer_id": producer_id,
             "producer_epoch": _FIRST_EPOCH,

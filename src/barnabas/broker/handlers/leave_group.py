@@ -43,7 +43,6 @@ class LeaveGroupHandler:
         if request.version < _MANY_FROM and code is ErrorCode.NONE and result.members:
             code = result.members[0].error
         return {
-            "throttle_time_ms": request.throttle_ms,
             "error_code": code,
             "members": [
                 {"member_id": one.member_id, "group_instance_id": one.instance_id, "error_code": one.error}

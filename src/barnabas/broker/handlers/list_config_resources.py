@@ -39,7 +39,7 @@ class ListConfigResourcesHandler:
                 for one in dict.fromkeys(types)
                 for name in self._names(one)
             )
-        return {"throttle_time_ms": request.throttle_ms, "error_code": code, "config_resources": resources}
+        return {"error_code": code, "config_resources": resources}
 
     def _names(self, resource_type: int) -> list[str]:
         image = self._services.image

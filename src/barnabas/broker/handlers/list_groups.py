@@ -25,7 +25,7 @@ class ListGroupsHandler:
         states = {state.lower() async for state in slices.each(asked.states_filter)}
         types = {group_type.lower() async for group_type in slices.each(asked.types_filter)}
         coordinator = self._services.groups.coordinator
-        answer = {"throttle_time_ms": request.throttle_ms, "error_code": ErrorCode.NONE, "groups": []}
+        answer = {"error_code": ErrorCode.NONE, "groups": []}
         if coordinator.is_loading:
             return {**answer, "error_code": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
         return {**answer, "groups": self._groups(request, states, types)}

@@ -43,7 +43,7 @@ class ListOffsetsHandler:
             ]
             if partitions:
                 topics.append({"name": name, "partitions": partitions})
-        return {"throttle_time_ms": request.throttle_ms, "topics": topics}
+        return {"topics": topics}
 
     async def _look_up(
         self, request: Request, asked: ListOffsetsRequest, topic: str, one: ListOffsetsPartition, *, is_twice: bool

@@ -159,7 +159,6 @@ class _Answer:
         if self._tells_cluster_operations:
             operations = cluster_operations(self._services, self._request)
         return {
-            "throttle_time_ms": self._request.throttle_ms,
             "brokers": [
                 {"node_id": one.id, "host": one.endpoint.host, "port": one.endpoint.port, "rack": one.rack}
                 for one in broker_addresses(self._services, self._request.caller.listener)

@@ -24,7 +24,6 @@ class OffsetDeleteHandler:
 
     async def __call__(self, request: Request, asked: OffsetDeleteRequest) -> Values:
         answer: dict[str, object] = {
-            "throttle_time_ms": request.throttle_ms,
             "error_code": ErrorCode.NONE,
             "topics": [],
         }

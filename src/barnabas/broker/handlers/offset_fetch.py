@@ -38,9 +38,9 @@ class OffsetFetchHandler:
     async def __call__(self, request: Request, asked: OffsetFetchRequest) -> Values:
         if request.version >= _MANY_FROM:
             groups = (self._fetch(request, group_id, topics) for group_id, topics in _distinct(asked.groups))
-            return {"throttle_time_ms": request.throttle_ms, "groups": groups}
+            return {"groups": groups}
         found = self._fetch(request, asked.group_id, asked.topics)
-        return {"throttle_time_ms": request.throttle_ms, **found}
+        return found
 
     def _fetch(self, request: Request, group_id: str, topics: Sequence[OffsetFetchTopic] | None) -> Values:
         found: Iterable[Values]

@@ -26,7 +26,7 @@ class OffsetForLeaderEpochHandler:
             {"topic": topic.topic, "partitions": self._ends(request, topic.topic, topic.partitions)}
             for topic in asked.topics
         )
-        return {"throttle_time_ms": request.throttle_ms, "topics": topics}
+        return {"topics": topics}
 
     def _ends(self, request: Request, topic: str, partitions: Iterable[OffsetForLeaderPartition]) -> Iterator[Values]:
         return (self._end(request, topic, one) for one in partitions)

@@ -272,13 +272,15 @@ class PipelineRun:
 
     def _starting(self) -> int:
         """How many queries wait for the Python process of their source."""
-        count = 0
+        self._note_begun()
+        return sum(
+            running.query is not None and not running.has_begun and running.query.isActive for running in self._running
+        )
+
+    def _note_begun(self) -> None:
         for running in self._running:
-            if running.query is None or running.has_begun or not running.query.isActive:
-                continue
-            running.has_begun = not str(running.query.status["message"]).startswith(_STARTING)
-            count += not running.has_begun
-        return count
+            if running.query is not None and not running.has_begun and running.query.isActive:
+                running.has_begun = not str(running.query.status["message"]).startswith(_STARTING)
 
     def _start(self, running: _Running, compiler: Compiler, starter: Starter) -> None:
         running.has_begun = False
@@ -327,6 +329,7 @@ class PipelineRun:
             self._display.tell("Spark could not call this process any more; that is repaired, batches are tried again")
         for running in self._running:
             self._take_reports(running)
+        self._note_begun()  # a query that has nothing to do reports nothing
         latest = self._latest()
         for running in self._running:
             running.lags = running.progress.lags(latest)

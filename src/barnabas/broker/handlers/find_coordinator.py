@@ -34,8 +34,7 @@ class FindCoordinatorHandler:
 
     async def __call__(self, request: Request, asked: FindCoordinatorRequest) -> Values:
         if request.version < _MANY_FROM:
-            found = await self._find(request, asked.key_type, asked.key)
-            return found
+            return await self._find(request, asked.key_type, asked.key)
         keys = self._services.slices.each(asked.coordinator_keys)
         coordinators = [{"key": key, **await self._find(request, asked.key_type, key)} async for key in keys]
         return {"coordinators": coordinators}

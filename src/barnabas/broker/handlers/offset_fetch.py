@@ -39,8 +39,7 @@ class OffsetFetchHandler:
         if request.version >= _MANY_FROM:
             groups = (self._fetch(request, group_id, topics) for group_id, topics in _distinct(asked.groups))
             return {"groups": groups}
-        found = self._fetch(request, asked.group_id, asked.topics)
-        return found
+        return self._fetch(request, asked.group_id, asked.topics)
 
     def _fetch(self, request: Request, group_id: str, topics: Sequence[OffsetFetchTopic] | None) -> Values:
         found: Iterable[Values]

@@ -53,7 +53,7 @@ LIMITS = {
     "Produce": Cost(59, 79, 3),
     "Produce by name, acks=1": Cost(58, 79, 3),
     "Produce, idempotent": Cost(77, 105, 3),
-    "Produce to a Fetch that waits": Cost(103, 146, 5),
+    "Produce to a Fetch that waits": Cost(103, 149, 5),
     "Fetch of many records": Cost(62, 80, 9),
     "Fetch of many records in a session": Cost(70, 88, 9),
     "Fetch of few records in a session": Cost(55, 67, 3),

@@ -99,7 +99,8 @@ class OffsetCommitHandler:
         for wanted in commit.topics:
             partitions = wanted.partitions
             async for start in slices.each(range(0, len(partitions), _TOGETHER_MAX)):
-                self._pick(request, wanted.topic, partitions[start : start + _TOGETHER_MAX], pending)
+                some = partitions[start : start + _TOGETHER_MAX]
+                self._pick(request, wanted.topic, some, pending, goes_on=start > 0)
         offsets = pending.offsets
         if not offsets:
             pending([])
@@ -124,9 +125,16 @@ class OffsetCommitHandler:
             raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
     def _pick(
-        self, request: Request, key: TopicKey, partitions: list[CommittedPartition], pending: "_PendingCommit"
+        self,
+        request: Request,
+        key: TopicKey,
+        partitions: list[CommittedPartition],
+        pending: "_PendingCommit",
+        *,
+        goes_on: bool = False,
     ) -> None:
-        """Refuses the partitions that are not known here, and lines up the others."""
+        """Refuses the partitions that are not known here, and lines up the others. `goes_on`: the request's entry for
+        this topic has more partitions than were picked before."""
         image = self._replicas.image
         if isinstance(key, str):
             topic, missing = image.topics.get(key), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -139,7 +147,7 @@ class OffsetCommitHandler:
         if topic is None:
             pending.refuse(key, [one[0] for one in partitions], missing)
         else:
-            pending.add(key, partitions, topic)
+            pending.add(key, partitions, topic, goes_on=goes_on)
 
     def _commit(
         self,
@@ -193,7 +201,7 @@ class _PendingCommit:
         self._request.add_error(error, sum(len(partitions) for _, partitions in results))
         self._answer(results)
 
-    def add(self, key: TopicKey, partitions: list[CommittedPartition], topic: Topic) -> None:
+    def add(self, key: TopicKey, partitions: list[CommittedPartition], topic: Topic, *, goes_on: bool) -> None:
         name, topic_id, partition_count = topic.name, topic.id, len(topic.partitions)
         offsets, indexes = self.offsets, []
         for index, offset, leader_epoch, metadata in partitions:
@@ -202,7 +210,7 @@ class _PendingCommit:
                 indexes.append(index)
             else:
                 self.refuse(key, (index,), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if indexes and self._accepted and self._accepted[-1][0] == key:
+        if goes_on and self._accepted and self._accepted[-1][0] == key:
             self._accepted[-1][1].extend(indexes)
         elif indexes:
             self._accepted.append((key, indexes))

@@ -13,6 +13,8 @@ What a worker thread would do is done at once. The metadata is in memory, and di
 """
 
 import asyncio
+import gc
+import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Any, TypeVar
@@ -100,8 +102,11 @@ class Machine:
             "offsets.topic.replication.factor": "1",
             **{name.replace("_", "."): text for name, text in settings.items()},
         }
-        with asyncio.Runner(loop_factory=InlineLoop) as runner:
-            return runner.run(self._live(BrokerSettings(texts), story, dies_at))
+        try:
+            with asyncio.Runner(loop_factory=InlineLoop) as runner:
+                return runner.run(self._live(BrokerSettings(texts), story, dies_at))
+        finally:
+            _close_what_the_dead_left()
 
     async def _live(
         self,
@@ -133,6 +138,13 @@ class Machine:
     async def _serve(self, broker: Broker, story: Callable[[ServedBroker], Awaitable[_Result]]) -> _Result:
         async with broker:
             return await story(ServedBroker(broker))
+
+
+def _close_what_the_dead_left() -> None:
+    """What the operating system does for a process that has died: its ports are closed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 async def produce(broker: ServedBroker, topic: str, *values: bytes, index: int = 0) -> int:

@@ -295,11 +295,13 @@ class Broker:
 
     async def _stop_serving(self, core: Core, dispatcher: Dispatcher) -> None:
         self._is_stopping = True
-        core.groups.close()  # members that wait for others are told to look for another coordinator
-        core.tick.write()  # what was taken before is in the log, and its producers are told so
-        core.replicas.resign_all()  # a fetch that waits for records is answered now
-        await core.server.stop(STOP_GRACE_SECONDS if self.failure is None else 0)
-        await dispatcher.stop()
+        try:
+            core.groups.close()  # members that wait for others are told to look for another coordinator
+            core.tick.write()  # what was taken before is in the log, and its producers are told so
+            core.replicas.resign_all()  # a fetch that waits for records is answered now
+        finally:  # whatever failed there, no port and no connection is left
+            await core.server.stop(STOP_GRACE_SECONDS if self.failure is None else 0)
+            await dispatcher.stop()
 
     def drop_connections(self) -> None:
         """Ends every connection at once; answers that are on their way are lost."""

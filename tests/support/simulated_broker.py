@@ -13,8 +13,6 @@ What a worker thread would do is done at once. The metadata is in memory, and di
 """
 
 import asyncio
-import gc
-import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Any, TypeVar
@@ -27,6 +25,8 @@ from barnabas.broker.parts import BrokerParts
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.table import MemoryTable
 from barnabas.metadata.tree import TreeNode
+from barnabas.net.sockets import SocketListening, SocketNetwork
+from barnabas.net.stream import ListenAddress
 from barnabas.records.batch import split_batches
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.reader import read_records
@@ -102,15 +102,17 @@ class Machine:
             "offsets.topic.replication.factor": "1",
             **{name.replace("_", "."): text for name, text in settings.items()},
         }
+        network = MortalNetwork()
         try:
             with asyncio.Runner(loop_factory=InlineLoop) as runner:
-                return runner.run(self._live(BrokerSettings(texts), story, dies_at))
+                return runner.run(self._live(BrokerSettings(texts), network, story, dies_at))
         finally:
-            _close_what_the_dead_left()
+            network.die()
 
     async def _live(
         self,
         settings: BrokerSettings,
+        network: SocketNetwork,
         story: Callable[[ServedBroker], Awaitable[_Result]],
         dies_at: Callable[[int, str, str], bool] | None,
     ) -> _Result | None:
@@ -122,7 +124,14 @@ class Machine:
                 death.set()
 
         disk.before_call = before_call
-        parts = BrokerParts(disk, SystemClock(), self._random, metadata_table=self.table, log_workers=InlineWorkers())
+        parts = BrokerParts(
+            disk,
+            SystemClock(),
+            self._random,
+            network=network,
+            metadata_table=self.table,
+            log_workers=InlineWorkers(),
+        )
         living = asyncio.ensure_future(self._serve(Broker(settings, parts), story))
         dying = asyncio.ensure_future(death.wait())
         await asyncio.wait([living, dying], return_when=asyncio.FIRST_COMPLETED)
@@ -140,11 +149,20 @@ class Machine:
             return await story(ServedBroker(broker))
 
 
-def _close_what_the_dead_left() -> None:
-    """What the operating system does for a process that has died: its ports are closed."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+class MortalNetwork(SocketNetwork):
+    """Closes its ports when the process has died, as the operating system does."""
+
+    def __init__(self) -> None:
+        self._ports: list[SocketListening] = []
+
+    async def listen(self, address: ListenAddress) -> SocketListening:
+        port = await super().listen(address)
+        self._ports.append(port)
+        return port
+
+    def die(self) -> None:
+        for port in self._ports:
+            port._socket.close()
 
 
 async def produce(broker: ServedBroker, topic: str, *values: bytes, index: int = 0) -> int:

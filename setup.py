@@ -75,7 +75,7 @@ def _extension(source: Path) -> Extension:
         ".".join(source.relative_to(SOURCES).with_suffix("").parts),
         [str(source)],
         include_dirs=[str(source.parent)],
-        depends=sorted(str(part) for part in source.parent.glob("_*") if part.suffix in (".pxi", ".h")),
+        depends=sorted(str(part) for part in SOURCES.glob("barnabas/*/_*") if part.suffix in (".pxi", ".h")),
         extra_compile_args=SANITIZE if IS_SANITIZED else [*OPTIMIZE, "-g0"],
         extra_link_args=SANITIZE if IS_SANITIZED else [],
         optional=not IS_REQUIRED,

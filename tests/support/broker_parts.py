@@ -23,9 +23,10 @@ from barnabas.broker.app import Broker
 from barnabas.broker.authorizer import AllowAll, Authorizer
 from barnabas.broker.caller import Caller
 from barnabas.broker.parts import BrokerParts
+from barnabas.broker.request import Request
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.table import MemoryTable
-from barnabas.net.replies import BUFFER_TYPES
+from barnabas.net.replies import BUFFER_TYPES, ReplySlot
 from barnabas.records.builder import BatchBuilder
 from barnabas.replication.partition import Partition
 from barnabas.storage.log import Log
@@ -144,11 +145,11 @@ class ServedConnection:
         return asyncio.ensure_future(answer())
 
     def send_frame(self, frame: bytearray) -> "asyncio.Task[memoryview]":
-        slot: Any = _FutureSlot()
-        self._client.on_request(slot, memoryview(frame)[LENGTH_BYTES:])
+        answered = _Answered()
+        self._client.on_request(Request(answered, len(frame)), memoryview(frame)[LENGTH_BYTES:])
 
         async def answer() -> memoryview:
-            reply = await slot.reply
+            reply = await answered.reply
             whole = reply if isinstance(reply, bytes) else b"".join(_bytes_of(piece) for piece in reply)
             return memoryview(whole)[LENGTH_BYTES:]
 
@@ -162,18 +163,18 @@ class _Peer:
     peer_host = "127.0.0.1"
 
 
-class _FutureSlot:
-    """Where an answer goes."""
+class _Answered:
+    """A connection with one request, as the request sees it."""
 
-    is_abandoned = False
+    is_closed = False
 
     def __init__(self) -> None:
         self.reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-    def complete(self, reply: object) -> None:
-        self.reply.set_result(reply)
+    def slot_completed(self, slot: ReplySlot) -> None:
+        self.reply.set_result(slot.reply)
 
-    def fail(self, error: BarnabasError) -> None:
+    def request_failed(self, error: BarnabasError) -> None:
         self.reply.set_exception(error)
 
 

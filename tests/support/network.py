@@ -66,6 +66,8 @@ class FramingSlot:
 class PlayedHandler:
     """Collects requests for the test to answer, or answers each at once when `answer` is given."""
 
+    new_slot = ReplySlot
+
     def __init__(self, connection: Connection, answer: Callable[[FramingSlot, memoryview], None] | None) -> None:
         self.connection = connection
         self.requests: asyncio.Queue[tuple[FramingSlot, memoryview]] = asyncio.Queue()

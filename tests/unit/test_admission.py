@@ -81,7 +81,7 @@ class Scene:
         """As the handler of Produce does."""
         partition = self.partitions[index]
         owner = Owner(partition, self.told)
-        appended = partition.append_usual(bytearray(content))
+        appended = partition.append_usual(bytearray(content), ALL_ACKS)
         if appended is None:
             self.admission.admit(partition, bytearray(content), owner)
         else:

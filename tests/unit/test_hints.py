@@ -16,7 +16,7 @@ from barnabas.storage import hints
 from barnabas.storage.handles import Handles
 from barnabas.storage.log import Log
 from barnabas.storage.manager import LogManager
-from barnabas.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from barnabas.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, mark_of
 from barnabas.storage.settings import LogConfig
 from tests.support.log_directories import ORDERS, TOPIC_ID, append, open_manager, read_values
 from tests.support.log_model import data_batch
@@ -35,7 +35,8 @@ def filled_segment(
     segment.create()
     for offset, timestamp in zip(range(BASE, BASE + batches), timestamps, strict=False):
         batch = data_batch([timestamp], value_bytes, base_offset=offset, leader_epoch=0)
-        segment.append([batch], [read_header(batch)], INTERVAL)
+        header = read_header(batch)
+        segment.append([batch], header.base_offset, [mark_of(header)], INTERVAL)
     segment.complete()
     return segment
 

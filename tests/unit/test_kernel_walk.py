@@ -351,10 +351,31 @@ LIMITS = (False, 1_500, 1_000, 1_000)
 @each_kernel
 def test_admitted_batch_has_its_offsets_and_epoch(kernel: Any) -> None:
     batch = bytearray(build_batch(300, value_bytes=400))
-    header = kernel.admit_batch(batch, 7_000, 3, *LIMITS)
-    assert header == read_header(batch)
+    assert kernel.admit_batch(batch, 7_000, 3, *LIMITS) == (7_299, 1_299, 300, None)
+    header = read_header(batch)
     assert (header.base_offset, header.leader_epoch, header.count) == (7_000, 3, 300)
     assert kernel.inspect_batch(batch)[0] == header
+
+
+@each_kernel
+def test_admitted_batch_of_an_idempotent_producer_has_its_header(kernel: Any) -> None:
+    batch = bytearray(build_batch(3, producer_id=5, producer_epoch=0, base_sequence=0))
+    *_, header = kernel.admit_batch(batch, 7_000, 3, *LIMITS)
+    assert header == read_header(batch)
+
+
+@each_kernel
+def test_batch_that_has_an_offset_already_is_not_admitted(kernel: Any) -> None:
+    batch = bytearray(build_batch(3))
+    batch[7] = 1
+    assert kernel.admit_batch(batch, 7_000, 3, *LIMITS) is None
+
+
+@each_kernel
+def test_batch_of_a_transaction_is_not_admitted(kernel: Any) -> None:
+    builder = BatchBuilder(producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+    builder.append(1_000, b"key", b"value")
+    assert kernel.admit_batch(bytearray(builder.build()), 7_000, 3, *LIMITS) is None
 
 
 @each_kernel

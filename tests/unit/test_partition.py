@@ -417,7 +417,7 @@ async def test_nothing_is_staged_after_the_leadership_has_ended() -> None:
     accepted = led.partition.check(batch).finish()
     led.partition.close()
     for stage in (
-        lambda: led.partition.append_usual(batch),
+        lambda: led.partition.append_usual(batch, ALL),
         lambda: led.partition.append_checked(accepted),
         lambda: led.partition.append(batch),
         lambda: led.partition.check(batch),

@@ -8,12 +8,13 @@ import pytest
 
 from barnabas.base.errors import CorruptBatch, DiskFailed, DiskFull
 from barnabas.base.ids import NO_TIMESTAMP
+from barnabas.base.settings import LONG_MAX
 from barnabas.records.batch import LOG_APPEND_TIME, Codec, read_header
 from barnabas.sim.disk import SimulatedDisk
 from barnabas.sim.faults import Operation
 from barnabas.storage.handles import Handles
 from barnabas.storage.index import CorruptIndex, TimestampOffset
-from barnabas.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment
+from barnabas.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, mark_of
 from barnabas.storage.segment_recovery import rebuild_segment, recover_segment
 from barnabas.storage.timestamp_lookup import FoundTimestamp, TimestampLookup
 from tests.support.bombs import zstd_bomb
@@ -45,7 +46,7 @@ def append(
     """Appends a batch and returns the offset after it."""
     batch = data_batch(timestamps or [1_000], value_bytes, codec=codec, base_offset=offset, leader_epoch=epoch)
     header = read_header(batch)
-    segment.append([batch], [header], INTERVAL)
+    segment.append([batch], offset, [mark_of(header)], INTERVAL)
     return header.next_offset
 
 
@@ -184,15 +185,29 @@ def test_segment_accepts_until_an_index_is_full_or_offsets_run_out(disk: Simulat
     assert (segment.offset_index.count, segment.time_index.count) == (2, 2)
 
 
-def test_waiting_time_is_that_of_the_records(segment: Segment) -> None:
-    assert segment.waited_ms(5_700, 1) == 700
+def test_room_of_an_empty_segment_is_all_of_it(segment: Segment) -> None:
+    assert segment.room(100, 0, 9_999) == (100, BASE + 2**31 - 1, LONG_MAX)
+
+
+def test_room_ends_by_the_time_of_the_records(segment: Segment) -> None:
     append(segment, BASE, 1_000)
-    assert segment.waited_ms(9_999, 1_300) == 300
+    assert segment.room(1_000, 300, 9_999) == (1_000 - segment.size, BASE + 2**31 - 1, 1_300)
 
 
-def test_waiting_time_without_timestamps_is_that_of_the_clock(segment: Segment) -> None:
+def test_room_without_timestamps_ends_by_the_clock(segment: Segment) -> None:
     append(segment, BASE, -1)
-    assert segment.waited_ms(5_700, -1) == 700
+    assert segment.room(1_000, 700, 5_700).timestamp_max == LONG_MAX
+    assert segment.room(1_000, 699, 5_700).timestamp_max < -1
+
+
+def test_room_ends_with_that_of_the_indexes(disk: SimulatedDisk) -> None:
+    segment = Segment(disk, Handles(), "", BASE, index_bytes_max=36, created_ms=0)
+    segment.create()
+    offset = BASE
+    while segment.accepts(offset):
+        assert segment.room(10_000, 10_000, 0).last_offset_max == BASE + 2**31 - 1
+        offset = append(segment, offset, 1_000 + offset, 1_001 + offset)
+    assert segment.room(10_000, 10_000, 0).last_offset_max < 0
 
 
 def test_age_without_timestamps_is_that_of_the_file(disk: SimulatedDisk, segment: Segment) -> None:

@@ -1,7 +1,8 @@
 """One request on its way through the broker: what was asked, by whom, and where the answer goes.
 
-A handler gets this and the request object that was decoded, and nothing else from the network. Who may do what is
-decided in one place (`authorizer`), from the caller here; every answer has room for a throttle time.
+A handler gets this and the request object that was decoded, and nothing else from the network. It is the request's own
+place in its connection's line of replies, so that a request is one object on its way. Who may do what is decided in one
+place (`authorizer`), from the caller here; every answer has room for a throttle time.
 """
 
 from collections.abc import Callable, MutableMapping
@@ -10,7 +11,7 @@ from typing import Final, Protocol
 from barnabas.base.errors import BarnabasError
 from barnabas.base.metrics import Histogram
 from barnabas.broker.caller import Caller
-from barnabas.net.replies import Buffer, Reply, release_ranges
+from barnabas.net.replies import Buffer, Reply, ReplySlot, SlotOwner, release_ranges
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.framing import response_start
 
@@ -22,19 +23,8 @@ class RequestAbandoned(BarnabasError):  # noqa: N818 - a fact about a request, n
     """The client has gone, and what it asked for need not be worked on."""
 
 
-class AnswerSlot(Protocol):
-    """Where a request's answer goes: its place in the connection's line."""
-
-    @property
-    def is_abandoned(self) -> bool: ...
-
-    def complete(self, reply: Reply | None) -> None: ...
-
-    def fail(self, error: BarnabasError) -> None: ...
-
-
-class RequestOwner(Protocol):
-    """The connection that a request came by, as the request sees it."""
+class RequestClient(Protocol):
+    """Who is at the other end of the connection, as a request sees it."""
 
     def mistake(self, api_key: int, bug: Exception) -> BarnabasError:
         """An exception that no request should raise; returns what its connection is closed with."""
@@ -58,35 +48,24 @@ class RequestRoute(Protocol):
     now: Callable[[], float]
 
 
-class Request:
+class Request(ReplySlot):
     """Answered exactly once: by `answer`, `respond`, `respond_nothing` or `refuse`."""
 
-    __slots__ = (
-        "_owner",
-        "_route",
-        "_slot",
-        "began",
-        "caller",
-        "correlation_id",
-        "errors",
-        "throttle_ms",
-        "version",
-    )
+    __slots__ = ("_client", "_route", "began", "caller", "correlation_id", "errors", "throttle_ms", "version")
 
-    def __init__(
+    def begin(
         self,
         route: RequestRoute,
-        owner: RequestOwner,
-        slot: AnswerSlot,
+        client: RequestClient,
         caller: Caller,
         version: int,
         correlation_id: int,
         began: float,
     ) -> None:
-        """`began` is when it came, as the route's `now` tells it; later by what it has `waited`."""
+        """What was asked has been read. `began` is when it came, as the route's `now` tells it; later by what it has
+        `waited`."""
         self._route = route
-        self._owner = owner
-        self._slot = slot
+        self._client = client
         self.caller = caller
         self.version = version
         self.correlation_id = correlation_id
@@ -112,12 +91,12 @@ class Request:
 
     def check_wanted(self) -> None:
         """Raises `RequestAbandoned` when nobody waits for the answer."""
-        if self._slot.is_abandoned:
+        if self.is_abandoned:
             raise RequestAbandoned("the client has gone")
 
     def identify(self, software: str) -> None:
         """The client has told what it is: its later requests say so."""
-        self._owner.identify(software)
+        self._client.identify(software)
 
     def attempt(self, work: Callable[[], None]) -> None:
         """Does a part of this request's work in a later turn; what goes wrong there ends this request alone."""
@@ -126,12 +105,15 @@ class Request:
         except BarnabasError as error:
             self.refuse(error)
         except Exception as bug:  # noqa: BLE001 - as in `dispatch`, which sorts them
-            self.refuse(self._owner.mistake(self.api_key, bug))
+            self.refuse(self._client.mistake(self.api_key, bug))
 
     def answer(self, frame: Reply) -> None:
         """Answers with a whole frame, length prefix and header included. It must not change afterwards."""
-        self._slot.complete(frame)
-        route = self._route  # as `_observe`, one call shorter
+        assert not self.is_completed, "a request is answered once"
+        self.is_completed = True  # as `complete` and `_observe`, two calls shorter
+        self.reply = frame
+        self._owner.slot_completed(self)
+        route = self._route
         route.seconds.observe(route.now() - self.began)
         if self.errors is not None:
             self._count_errors(self.errors)
@@ -143,16 +125,16 @@ class Request:
 
     def respond_nothing(self) -> None:
         """The protocol has no answer for this request (acks=0)."""
-        self._slot.complete(None)
+        self.complete(None)
         self._observe()
 
     def lose_answer(self, reason: BarnabasError) -> None:
         """Whatever it is answered with, the connection is closed instead: for tests."""
-        self._slot = _LosingSlot(self._slot, reason)
+        self._owner = _AnswerLoser(self._owner, reason)
 
     def refuse(self, error: BarnabasError) -> None:
         """There is no answer but a closed connection."""
-        self._slot.fail(error)
+        self.fail(error)
         self._observe()
 
     def _observe(self) -> None:
@@ -163,23 +145,24 @@ class Request:
 
     def _count_errors(self, errors: MutableMapping[int, int]) -> None:
         for code, times in errors.items():
-            self._owner.add_error(self.api_key, code, times)
+            self._client.add_error(self.api_key, code, times)
 
 
-class _LosingSlot:
-    """Where an answer goes that nobody gets."""
+class _AnswerLoser:
+    """Stands between a request and its connection, and fails it instead of taking its answer."""
 
-    def __init__(self, slot: AnswerSlot, reason: BarnabasError) -> None:
-        self._slot = slot
+    def __init__(self, owner: SlotOwner, reason: BarnabasError) -> None:
+        self._owner = owner
         self._reason = reason
 
     @property
-    def is_abandoned(self) -> bool:
-        return self._slot.is_abandoned
+    def is_closed(self) -> bool:
+        return self._owner.is_closed
 
-    def complete(self, reply: Reply | None) -> None:
-        release_ranges(reply)
-        self._slot.fail(self._reason)
+    def slot_completed(self, slot: ReplySlot) -> None:
+        release_ranges(slot.reply)
+        slot.reply = None
+        self._owner.request_failed(self._reason)
 
-    def fail(self, error: BarnabasError) -> None:
-        self._slot.fail(error)
+    def request_failed(self, error: BarnabasError) -> None:
+        self._owner.request_failed(error)

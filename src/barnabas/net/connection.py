@@ -32,7 +32,7 @@ from concurrent.futures import Executor
 from contextvars import Context
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.net.budget import FrameBudget
@@ -71,10 +71,18 @@ _LOST: Final = Life.LOST
 _SERVING: Final = (Life.OPEN, Life.FINISHING)
 
 
-class ConnectionHandler(Protocol):
+_Slot = TypeVar("_Slot", bound=ReplySlot)
+
+
+class ConnectionHandler(Protocol[_Slot]):
     """What stands above a connection. One is made for each."""
 
-    def on_request(self, slot: ReplySlot, frame: memoryview) -> None:
+    @property
+    def new_slot(self) -> type[_Slot]:
+        """What keeps the place of a request in the line of replies."""
+        ...
+
+    def on_request(self, slot: _Slot, frame: memoryview, /) -> None:
         """Takes a request; its slot is to be completed now or later. The view may be kept."""
         ...
 
@@ -83,7 +91,7 @@ class ConnectionHandler(Protocol):
         ...
 
 
-Connect: TypeAlias = Callable[["Connection"], ConnectionHandler]
+Connect: TypeAlias = Callable[["Connection"], ConnectionHandler[Any]]
 """Makes what stands above a connection."""
 
 
@@ -153,6 +161,7 @@ class Connection(FrameReceiver):
         "_is_flush_due",
         "_is_write_paused",
         "_life",
+        "_new_slot",
         "_on_lost",
         "_options",
         "_sender",
@@ -193,7 +202,8 @@ class Connection(FrameReceiver):
         self.idle_bucket = 0
         self.listener_name = listener_name
         self.peer_host, self.peer_port = peer
-        self._handler = connect(self)
+        self._handler = handler = connect(self)
+        self._new_slot: type[ReplySlot] = handler.new_slot
 
     def __repr__(self) -> str:
         return f"<connection {self.listener_name} {self.peer_host}:{self.peer_port}>"
@@ -308,7 +318,7 @@ class Connection(FrameReceiver):
                 budget.take(len(frame))
             self._taken_bytes = 0
         slots = self._slots
-        slot = ReplySlot(self, len(frame))
+        slot = self._new_slot(self, len(frame))
         slots.append(slot)
         try:
             self._handler.on_request(slot, frame)

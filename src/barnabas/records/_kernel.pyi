@@ -1,7 +1,7 @@
 from collections.abc import Iterable, Sequence
 
 from barnabas.records.batch import BatchHeader, Buffer
-from barnabas.records.results import BatchScan, Columns, FilteredRecords, PartitionedRows, RecordSummary
+from barnabas.records.results import AdmittedBatch, BatchScan, Columns, FilteredRecords, PartitionedRows, RecordSummary
 
 def crc32c(data: Buffer, initial: int = 0, *, portable: bool = False) -> int: ...
 
@@ -37,7 +37,7 @@ def admit_batch(
     now_ms: int,
     before_max_ms: int,
     after_max_ms: int,
-) -> BatchHeader | None: ...
+) -> AdmittedBatch | None: ...
 def seek_offset(buffer: Buffer, target_offset: int) -> tuple[int, bool]: ...
 def floor_entry(entries: Buffer, entry_bytes: int, column: int, is_wide: bool, target: int) -> int: ...
 def find_timestamp(

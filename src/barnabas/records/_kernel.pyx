@@ -120,8 +120,7 @@ cdef extern from "_kernel_parse.h" nogil:
 
 crc32c_prepare()
 
-# Makes a named tuple without the Python code of its constructor.
-cdef object new_tuple = tuple.__new__
+include "../base/_named_tuples.pxi"
 
 cdef enum:
     HEADER_BYTES = 61

@@ -46,7 +46,7 @@ cdef int scan_run(
 
 
 cdef object batch_header(const batch *one):
-    return new_tuple(
+    return named_tuple(
         BatchHeader,
         (
             one.base_offset,
@@ -127,7 +127,7 @@ cdef bint admit(
     cdef int32_t missing[REPORTED_INDEXES_MAX]
     if check_batch(at, length, False, current) != FINE or <int64_t>current.length + PREFIX_BYTES != length:
         return False
-    if current.attributes & ~TRANSACTIONAL or current.count <= 0 or current.last_offset_delta != current.count - 1:
+    if current.base_offset or current.attributes or current.count <= 0 or current.last_offset_delta != current.count - 1:
         return False
     if current.base_sequence < 0 and current.producer_id >= 0:
         return False
@@ -178,7 +178,8 @@ def admit_batch(
         store_big_endian(<uint8_t *>view.buf + 12, <uint32_t>epoch, 4)
     finally:
         PyBuffer_Release(&view)
-    return batch_header(&current)
+    header = batch_header(&current) if current.producer_id >= 0 else None
+    return (offset + current.last_offset_delta, current.max_timestamp, current.count, header)
 
 
 def scan_batches(buffer, position: int = 0, *, verify: bool = True, limit: int = 2**31 - 1):

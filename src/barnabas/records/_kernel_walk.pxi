@@ -239,7 +239,7 @@ cdef object finish_summary(walk *state, const int32_t *missing):
         raise InvalidRecords(f"record {indexes[0]}: {PROBLEMS[MISSING_KEYS]}", indexes)
     if problem != FINE:
         raise_problem(problem, state.seen.index)
-    return new_tuple(RecordSummary, (state.seen.index, state.seen.max_timestamp, state.seen.max_timestamp_delta, min_timestamp))
+    return named_tuple(RecordSummary, (state.seen.index, state.seen.max_timestamp, state.seen.max_timestamp_delta, min_timestamp))
 
 
 def walk_records(

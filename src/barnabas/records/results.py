@@ -16,7 +16,7 @@ The first entry of an offsets buffer need not be 0 (a slice of a larger column).
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from barnabas.records.batch import BatchHeader, Buffer
 
@@ -28,6 +28,11 @@ RECORD_BYTES_MIN = 7
 
 COLUMN_BYTES_MAX = 2**31 - 1
 """Arrow's int32 offsets reach no further."""
+
+
+AdmittedBatch: TypeAlias = tuple[int, int, int, BatchHeader | None]
+"""Last offset, largest timestamp and count of records of a batch that a log takes as it came; its header if it is an
+idempotent producer's. A plain tuple: there is one for each append."""
 
 
 class RecordSummary(NamedTuple):

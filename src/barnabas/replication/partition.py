@@ -252,11 +252,14 @@ class Partition:
             raise self._refusal
         return self._log.check(batch)
 
-    def append_usual(self, batch: Buffer) -> Appended | None:
-        """Stages a client's batch if it is one of those that clients send most; others are left to `Admission`."""
+    def append_usual(self, batch: Buffer, acks: int) -> Appended | None:
+        """Stages a client's batch if it is one of those that clients send most, and nothing is in its way.
+
+        Others are left to `check_in_sync` and `Admission`, which also say what is wrong.
+        """
         if self._refusal is not None:
             raise self._refusal
-        if self.is_admitting:
+        if self.is_admitting or (acks == ALL_ACKS and len(self.isr) < self._replicas_needed):
             return None
         try:
             log = self._log

@@ -5,7 +5,7 @@ the same tick are checked against them; `undo` takes that back when the write fa
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import InvalidRecords
@@ -15,17 +15,22 @@ from barnabas.base.settings import LONG_MAX
 from barnabas.records import kernel
 from barnabas.records.batch import BatchHeader, assign, split_batches
 from barnabas.records.control import read_batch_marker
+from barnabas.records.results import AdmittedBatch
 from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.producer_state import Duplicate, Origin
 from barnabas.storage.producers import Producers
 from barnabas.storage.replay import track_producer
+from barnabas.storage.segment import BatchMark, Room, mark_of
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.staging import Appended, Staged
 from barnabas.storage.validate import AcceptedBatch, BatchCheck, accept_batch
 from barnabas.wire.errors import ErrorCode, KafkaError
 
-MakeRoom: TypeAlias = Callable[[int, TimestampMs, Offset, TimestampMs], None]
-"""Rolls when the active segment must not take so many bytes, with this timestamp and last offset, now. May refuse."""
+MakeRoom: TypeAlias = Callable[[int, TimestampMs, Offset, TimestampMs], Room]
+"""Rolls when the active segment must not take so many bytes, with this timestamp and last offset, now; says what it can
+take beside all that is written. May refuse."""
+_new_tuple: Final[Callable[[type[Appended], tuple[object, ...]], Appended]] = tuple.__new__
+"""Makes a named tuple of all its fields without entering a Python function."""
 
 
 class Appending:
@@ -62,9 +67,9 @@ class Appending:
         now_ms = self._clock.now_ms()
         if len(records) <= config.usual_bytes_max:
             bounds = (LONG_MAX, LONG_MAX)
-            header = kernel.admit_batch(records, self.end_offset, leader_epoch, config.is_compacted, now_ms, *bounds)
-            if header is not None:
-                return self._admitted(records, header, origin, now_ms, config)
+            admitted = kernel.admit_batch(records, self.end_offset, leader_epoch, config.is_compacted, now_ms, *bounds)
+            if admitted is not None:
+                return self._admitted(records, admitted, leader_epoch, origin, now_ms, config)
         accepted = [accept_batch(batch, config, now_ms, origin) for _, batch in split_batches(records)]
         return self.accepted(accepted, leader_epoch, config, origin)
 
@@ -73,7 +78,7 @@ class Appending:
         now_ms = self._clock.now_ms()
         if len(batch) > config.usual_bytes_max:
             return None
-        header = kernel.admit_batch(
+        admitted = kernel.admit_batch(
             batch,
             self.end_offset,
             leader_epoch,
@@ -82,7 +87,9 @@ class Appending:
             config.message_timestamp_before_max_ms,
             config.message_timestamp_after_max_ms,
         )
-        return None if header is None else self._admitted(batch, header, Origin.CLIENT, now_ms, config)
+        if admitted is None:
+            return None
+        return self._admitted(batch, admitted, leader_epoch, Origin.CLIENT, now_ms, config)
 
     def check(self, batch: Buffer, config: LogConfig) -> BatchCheck:
         if not batch:
@@ -90,20 +97,27 @@ class Appending:
         return BatchCheck(memoryview(batch), config, self._clock.now_ms(), Origin.CLIENT)
 
     def _admitted(
-        self, batch: Buffer, header: BatchHeader, origin: Origin, now_ms: TimestampMs, config: LogConfig
+        self,
+        batch: Buffer,
+        admitted: AdmittedBatch,
+        leader_epoch: LeaderEpoch,
+        origin: Origin,
+        now_ms: TimestampMs,
+        config: LogConfig,
     ) -> Appended:
         """Stages a batch that has been checked and has its offsets. Should it be refused now, they do no harm."""
-        if header.producer_id > NO_PRODUCER:
+        last_offset, max_timestamp, count, header = admitted
+        if header is not None:
             duplicate = self._producers.check(header, origin=origin)
             if duplicate:
                 return Appended(duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, True)
         size_bytes = len(batch)
         if size_bytes > config.segment_bytes_max:
             raise _too_large(size_bytes, config)
-        last_offset = header.base_offset + header.last_offset_delta
-        self._make_room(size_bytes, header.max_timestamp, last_offset, now_ms)
-        self._stage(header, batch)
-        return Appended(header.base_offset, last_offset, NO_TIMESTAMP)
+        base_offset = self.end_offset
+        staged = self._staged_with_room(size_bytes, max_timestamp, last_offset, now_ms)
+        self._stage(staged, batch, (last_offset, size_bytes, max_timestamp, count), leader_epoch, header)
+        return _new_tuple(Appended, (base_offset, last_offset, NO_TIMESTAMP, False))
 
     def accepted(
         self, accepted: Sequence[AcceptedBatch], leader_epoch: LeaderEpoch, config: LogConfig, origin: Origin
@@ -121,9 +135,11 @@ class Appending:
             raise _too_large(total_bytes, config)
         base_offset = self.end_offset
         last_offset = base_offset + count - 1
-        self._make_room(total_bytes, accepted[0].header.max_timestamp, last_offset, self._clock.now_ms())
-        for header, batch, _ in accepted:
-            self._stage(assign(header, batch, self.end_offset, leader_epoch), batch)
+        max_timestamp, now_ms = accepted[0].header.max_timestamp, self._clock.now_ms()
+        staged = self._staged_with_room(total_bytes, max_timestamp, last_offset, now_ms)
+        for given, batch, _ in accepted:
+            header = assign(given, batch, self.end_offset, leader_epoch)
+            self._stage(staged, batch, mark_of(header), leader_epoch, header)
         return Appended(base_offset, self.end_offset - 1, accepted[0].append_time_ms)
 
     def from_leader(self, records: Buffer) -> None:
@@ -139,8 +155,9 @@ class Appending:
             batch = view[position : position + header.size_bytes]
             if header.has_producer:
                 self._check_producer(header, batch, Origin.REPLICATION)
-            self._make_room(header.size_bytes, header.max_timestamp, header.last_offset, self._clock.now_ms())
-            self._stage(header, batch)
+            now_ms = self._clock.now_ms()
+            staged = self._staged_with_room(header.size_bytes, header.max_timestamp, header.last_offset, now_ms)
+            self._stage(staged, batch, mark_of(header), header.leader_epoch, header)
             position += header.size_bytes
 
     def _check_producer(self, header: BatchHeader, batch: memoryview, origin: Origin) -> Duplicate | None:
@@ -153,21 +170,41 @@ class Appending:
 
     # -- staging -------------------------------------------------------------------------------------------------
 
-    def _stage(self, header: BatchHeader, batch: Buffer) -> None:
+    def _staged_with_room(
+        self, size_bytes: int, max_timestamp: TimestampMs, last_offset: Offset, now_ms: TimestampMs
+    ) -> Staged:
+        """What an append of so many bytes is added to. The segment is looked at for the first one of a write alone."""
+        staged = self.staged
+        if staged is not None:
+            bytes_max, last_offset_max, timestamp_max = staged.room
+            has_room = last_offset <= last_offset_max and max_timestamp <= timestamp_max
+            if has_room and staged.size_bytes + size_bytes <= bytes_max:
+                return staged
+        room = self._make_room(size_bytes, max_timestamp, last_offset, now_ms)
         staged = self.staged
         if staged is None:
-            staged = self.staged = Staged(self._producers.savepoint(), self._epochs.entries)
-        if header.leader_epoch >= 0:
-            self._epochs.assign(header.leader_epoch, header.base_offset)
-        if header.producer_id > NO_PRODUCER:
+            savepoint, epochs = self._producers.savepoint(), self._epochs.entries
+            staged = self.staged = Staged(self.end_offset, room, savepoint, epochs)
+        return staged
+
+    def _stage(
+        self, staged: Staged, batch: Buffer, mark: BatchMark, leader_epoch: LeaderEpoch, header: BatchHeader | None
+    ) -> None:
+        """`header` is needed where a producer is known."""
+        if leader_epoch != staged.leader_epoch:
+            staged.leader_epoch = leader_epoch
+            if leader_epoch >= 0:
+                self._epochs.assign(leader_epoch, self.end_offset if header is None else header.base_offset)
+        if header is not None and header.producer_id > NO_PRODUCER:
             completed = track_producer(self._producers, header, batch)
             if completed and completed.is_aborted:
                 staged.aborted.append(completed)
+        last_offset, size_bytes, _, count = mark
         staged.buffers.append(batch)
-        staged.headers.append(header)
-        staged.size_bytes += len(batch)
-        staged.messages += header.count
-        self.end_offset = header.base_offset + header.last_offset_delta + 1
+        staged.marks.append(mark)
+        staged.size_bytes += size_bytes
+        staged.messages += count
+        self.end_offset = last_offset + 1
 
     def undo(self, staged: Staged, end_offset: Offset, log_start_offset: Offset) -> None:
         """What was staged is not written: the log ends at `end_offset`, as before."""

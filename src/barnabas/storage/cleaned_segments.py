@@ -17,7 +17,7 @@ from barnabas.base.ids import Offset, Position, TimestampMs
 from barnabas.storage.cleaned_batches import CleanedBatch
 from barnabas.storage.handles import Handles
 from barnabas.storage.replacement import CLEANED_SUFFIX, SWAP_SUFFIX
-from barnabas.storage.segment import LOG_SUFFIX, Segment, remove_segment_files
+from barnabas.storage.segment import LOG_SUFFIX, Segment, mark_of, remove_segment_files
 from barnabas.storage.settings import LogConfig
 
 _HANDLES_MAX: Final = 8
@@ -67,7 +67,7 @@ class CleanedSegments:
         if not self._has_room(segment, cleaned):
             self._seal()
             segment = self._begin()
-        segment.note(cleaned.header, self._config.index_interval_bytes)
+        segment.note((mark_of(cleaned.header),), self._config.index_interval_bytes)
         if cleaned.aborted is not None:
             segment.transaction_index.append(cleaned.aborted)
         self._buffers.append(cleaned.batch)

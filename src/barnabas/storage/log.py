@@ -47,7 +47,7 @@ from barnabas.storage.handles import Handles
 from barnabas.storage.producer_state import Origin
 from barnabas.storage.producers import Producers
 from barnabas.storage.replacement import Replacement
-from barnabas.storage.segment import Segment
+from barnabas.storage.segment import Room, Segment
 from barnabas.storage.segment_cut import SegmentCut
 from barnabas.storage.segments import Segments
 from barnabas.storage.settings import LogConfig
@@ -203,20 +203,23 @@ class Log:
         """Stages batches that a leader has given their offsets; they are checked, and never changed."""
         self.appending.from_leader(records)
 
-    def _make_room(self, size_bytes: int, max_timestamp: TimestampMs, last_offset: Offset, now_ms: TimestampMs) -> None:
-        """Rolls when the active segment must not take this append any more. Refuses it while the log is being cut."""
+    def _make_room(self, size_bytes: int, max_timestamp: TimestampMs, last_offset: Offset, now_ms: TimestampMs) -> Room:
+        """Rolls when the active segment must not take this append any more; says what it can take beside all that is
+        written. Refuses the append while the log is being cut."""
         if self._truncation is not None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition} is being truncated")
         active, staged, config = self.segments.active, self.appending.staged, self.config
-        filled_bytes = active.size if staged is None else active.size + staged.size_bytes
-        is_due = filled_bytes > 0 and (
-            filled_bytes + size_bytes > config.segment_bytes_max
-            or not active.accepts(last_offset)
-            or active.waited_ms(now_ms, max_timestamp) > config.roll_after_ms - active.roll_jitter_ms
+        room = active.room(config.segment_bytes_max, config.roll_after_ms, now_ms)
+        staged_bytes = 0 if staged is None else staged.size_bytes
+        is_due = (active.size or staged_bytes) and (
+            staged_bytes + size_bytes > room.size_bytes
+            or last_offset > room.last_offset_max
+            or max_timestamp > room.timestamp_max
         )
         if is_due:
             self.write_early()
-            self.roll()
+            room = self.roll().room(config.segment_bytes_max, config.roll_after_ms, now_ms)
+        return room
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -259,7 +262,7 @@ class Log:
         active = self.segments.active
         self._is_untouched = False
         try:
-            active.append(staged.buffers, staged.headers, self.config.index_interval_bytes)
+            active.append(staged.buffers, staged.base_offset, staged.marks, self.config.index_interval_bytes)
         except DiskFailed as error:
             return error
         for completed in staged.aborted:
@@ -330,7 +333,7 @@ class Log:
     def read_written(self, offset: Offset, max_bytes: int) -> bytes | None:
         """All of the last write, without a look at the file: if it is still here, begins at `offset`, and fits."""
         written = self._written
-        if written is None or written.size_bytes > max_bytes or written.headers[0].base_offset != offset:
+        if written is None or written.size_bytes > max_bytes or written.base_offset != offset:
             return None
         return b"".join(written.buffers)
 
@@ -552,4 +555,4 @@ class Log:
         assert self.log_start_offset <= self.high_watermark <= self.end_offset <= self.appending.end_offset
         assert self.recovery_point <= self.end_offset
         assert (self.appending.staged is None) == (self.appending.end_offset == self.end_offset)
-        assert self._written is None or self._written.headers[-1].last_offset + 1 == self.end_offset
+        assert self._written is None or self._written.marks[-1][0] + 1 == self.end_offset

@@ -15,14 +15,15 @@ that is not whole and valid, and rebuilds the indexes from there.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from barnabas.base.errors import CorruptBatch, DiskFailed, DiskFull
 from barnabas.base.filesystem import Buffer, File, FileSystem
 from barnabas.base.ids import NO_TIMESTAMP, Offset, Position, TimestampMs
+from barnabas.base.settings import LONG_MAX
 from barnabas.records import kernel
 from barnabas.records.batch import HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, check_header, read_header
 from barnabas.storage import hints
@@ -46,6 +47,8 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
+_NEVER: Final = -2
+"""Below every offset and every timestamp: nothing more is taken."""
 _SEEK_BYTES: Final = 4096 + HEADER_BYTES
 _PATIENCE_BYTES: Final = 256 * 1024
 """A walk that goes further asks the index again whether it should have ended."""
@@ -58,6 +61,22 @@ _NO_WRITE: Final = (-1, 0)
 class BatchPosition(NamedTuple):
     position: Position
     header: BatchHeader
+
+
+BatchMark: TypeAlias = tuple[Offset, int, TimestampMs, int]
+"""Last offset, bytes, largest timestamp and count of records of a batch. A plain tuple: each append has one."""
+
+
+def mark_of(header: BatchHeader) -> BatchMark:
+    return header.last_offset, header.size_bytes, header.max_timestamp, header.count
+
+
+class Room(NamedTuple):
+    """What a segment may take before it is rolled: bytes, and up to which last offset and timestamp of a batch."""
+
+    size_bytes: int
+    last_offset_max: Offset
+    timestamp_max: TimestampMs
 
 
 class Segment:
@@ -247,8 +266,10 @@ class Segment:
 
     # -- appending -----------------------------------------------------------------------------------------------
 
-    def append(self, buffers: Sequence[Buffer], headers: Sequence[BatchHeader], index_interval_bytes: int) -> None:
-        """Writes batches in one call, then indexes them by their headers. On failure nothing has changed."""
+    def append(
+        self, buffers: Sequence[Buffer], base_offset: Offset, marks: Sequence[BatchMark], index_interval_bytes: int
+    ) -> None:
+        """Writes batches in one call, then indexes them. On failure nothing has changed."""
         try:
             self.file.write_at(buffers, self.size)
         except DiskFailed:
@@ -257,32 +278,34 @@ class Segment:
                 if self.cut_spare_bytes():
                     self.file.sync()
             raise
-        if headers:
-            self._last_write = (headers[0].base_offset, self.size)
-        for header in headers:
-            self.note(header, index_interval_bytes)
+        self._last_write = (base_offset, self.size)
+        self.note(marks, index_interval_bytes)
 
-    def note(self, header: BatchHeader, index_interval_bytes: int) -> None:
-        """Takes account of a batch whose bytes stand at the end of the segment."""
-        last_offset = header.base_offset + header.last_offset_delta
-        assert 0 <= last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
-        size = self.size
-        if not size:
-            self._first_timestamp = header.max_timestamp
+    def note(self, marks: Iterable[BatchMark], index_interval_bytes: int) -> None:
+        """Takes account of batches whose bytes stand at the end of the segment, one after the other."""
+        base_offset, size = self.base_offset, self.size
+        since_entry, batch_bytes_max = self._bytes_since_entry, self.batch_bytes_max
         largest = self._largest or self.largest
-        # The timestamp of a batch that compaction has emptied is that of no record any more.
-        if header.max_timestamp > largest.timestamp and header.count:
-            largest = self._largest = TimestampOffset(header.max_timestamp, last_offset)
-        if self._bytes_since_entry > index_interval_bytes:
-            self.offset_index.add(last_offset, size)
-            self.time_index.add(*largest)
-            self._bytes_since_entry = 0
-            self._is_index_full = None
-        size_bytes = header.length + PREFIX_BYTES
-        if size_bytes > self.batch_bytes_max:
-            self.batch_bytes_max = size_bytes
-        self._bytes_since_entry += size_bytes
-        self.size = size + size_bytes
+        largest_timestamp = largest.timestamp
+        for last_offset, size_bytes, max_timestamp, count in marks:
+            assert 0 <= last_offset - base_offset <= RELATIVE_OFFSET_MAX
+            if not size:
+                self._first_timestamp = max_timestamp
+            # The timestamp of a batch that compaction has emptied is that of no record any more.
+            if max_timestamp > largest_timestamp and count:
+                largest_timestamp = max_timestamp
+                largest = self._largest = TimestampOffset(max_timestamp, last_offset)
+            if since_entry > index_interval_bytes:
+                self.offset_index.add(last_offset, size)
+                self.time_index.add(*largest)
+                since_entry = 0
+                self._is_index_full = None
+            if size_bytes > batch_bytes_max:
+                batch_bytes_max = size_bytes
+            since_entry += size_bytes
+            size += size_bytes
+        self._bytes_since_entry, self.batch_bytes_max = since_entry, batch_bytes_max
+        self.size = size
 
     def accepts(self, last_offset: Offset) -> bool:
         """Whether indexes and relative offsets have room for one more batch."""
@@ -290,12 +313,21 @@ class Segment:
             self._is_index_full = self.offset_index.is_full or self.time_index.is_full
         return not self._is_index_full and last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
-    def waited_ms(self, now_ms: int, batch_timestamp: TimestampMs) -> int:
-        """How long the segment has been filling, by its records' time where they have one."""
+    def room(self, bytes_max: int, roll_after_ms: int, now_ms: TimestampMs) -> Room:
+        """For what a segment may still take that is full at so many bytes, and rolled after so long: by its records'
+        time where they have one. Into an empty one goes whatever comes first."""
+        if not self.size:
+            return Room(bytes_max, self.base_offset + RELATIVE_OFFSET_MAX, LONG_MAX)
         first = self._first_timestamp
         if first is None:
             first = self.first_timestamp
-        return batch_timestamp - first if first >= 0 else now_ms - self.created_ms
+        roll_after_ms -= self.roll_jitter_ms
+        if first >= 0:
+            timestamp_max = first + roll_after_ms
+        else:
+            timestamp_max = LONG_MAX if now_ms - self.created_ms <= roll_after_ms else _NEVER
+        last_offset_max = self.base_offset + RELATIVE_OFFSET_MAX if self.accepts(self.base_offset) else _NEVER
+        return Room(bytes_max - self.size, last_offset_max, timestamp_max)
 
     @property
     def first_timestamp(self) -> TimestampMs:

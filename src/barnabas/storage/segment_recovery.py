@@ -16,7 +16,7 @@ from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset
 from barnabas.records import kernel
 from barnabas.storage.hints import header_at, is_true_timestamp
 from barnabas.storage.index import RELATIVE_OFFSET_MAX, OffsetPosition
-from barnabas.storage.segment import Segment
+from barnabas.storage.segment import Segment, mark_of
 
 _SCAN_BYTES: Final = 1024 * 1024
 
@@ -123,7 +123,7 @@ def note_batches(
             if header.leader_epoch > previous_epoch:
                 previous_epoch = header.leader_epoch
                 epochs.append((previous_epoch, header.base_offset))
-            segment.note(header, index_interval_bytes)
+            segment.note((mark_of(header),), index_interval_bytes)
         if scan.problem:
             return scan.problem
         if segment.size + scan.needed_bytes > file_bytes:

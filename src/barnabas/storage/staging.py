@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 from barnabas.base.filesystem import Buffer
-from barnabas.base.ids import Offset, TimestampMs
-from barnabas.records.batch import BatchHeader
+from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset, TimestampMs
 from barnabas.storage.epochs import EpochEntry
 from barnabas.storage.producers import CompletedTransaction, Savepoint
+from barnabas.storage.segment import BatchMark, Room
 from barnabas.storage.slices import FileSlice
 
 
@@ -33,11 +33,19 @@ class LogRead(NamedTuple):
 class Staged:
     """What `append` has accepted and `write` has not yet written, with what undoes it."""
 
-    __slots__ = ("aborted", "buffers", "epochs", "headers", "messages", "savepoint", "size_bytes")
+    __slots__ = (
+        *("aborted", "base_offset", "buffers", "epochs", "leader_epoch"),
+        *("marks", "messages", "room", "savepoint", "size_bytes"),
+    )
 
-    def __init__(self, savepoint: Savepoint, epochs: tuple[EpochEntry, ...]) -> None:
+    def __init__(self, base_offset: Offset, room: Room, savepoint: Savepoint, epochs: tuple[EpochEntry, ...]) -> None:
+        self.base_offset = base_offset
+        self.room = room
+        """What the segment takes of it."""
+        self.leader_epoch: LeaderEpoch = NO_EPOCH
+        """Of the last batch."""
         self.buffers: list[Buffer] = []
-        self.headers: list[BatchHeader] = []
+        self.marks: list[BatchMark] = []
         self.aborted: list[CompletedTransaction] = []
         self.size_bytes = 0
         self.messages = 0

@@ -46,11 +46,11 @@ cdef object read_commit(object frame, cursor *at, frame_header *header):
                 return None
             partitions.append((int32_at(found), int64_at(found + 4), int32_at(found + 12), metadata))
         take_no_tags(at, True)
-        topics.append(make(CommittedTopic, (topic, partitions)))
+        topics.append(named_tuple(CommittedTopic, (topic, partitions)))
     take_no_tags(at, True)
     if at.problem:
         return None
-    return make(OffsetCommit, (group_id, int32_at(generation), member_id, instance_id, NO_RETENTION, topics))
+    return named_tuple(OffsetCommit, (group_id, int32_at(generation), member_id, instance_id, NO_RETENTION, topics))
 
 
 def decode_commit_frame(frame):

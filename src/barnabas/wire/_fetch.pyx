@@ -51,10 +51,10 @@ cdef object read_fetch(object frame, cursor *at, frame_header *header):
             if at.problem:
                 return None
             wanted.append(
-                make(
+                named_tuple(
                     Wanted,
                     (
-                        make(PartitionKey, (topic, int32_at(found))),
+                        named_tuple(PartitionKey, (topic, int32_at(found))),
                         int64_at(found + 8),
                         int32_at(found + 28),
                         int32_at(found + 4),
@@ -72,7 +72,7 @@ cdef object read_fetch(object frame, cursor *at, frame_header *header):
     take_no_tags(at, True)
     if at.problem:
         return None
-    return make(
+    return named_tuple(
         Fetch,
         (
             int32_at(start),

@@ -6,8 +6,7 @@ from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-cdef object make = tuple.__new__
-"""Makes a named tuple without a Python call."""
+include "../base/_named_tuples.pxi"
 
 cdef enum:
     UUID_BYTES = 16

@@ -57,12 +57,12 @@ cdef object read_produce(object frame, cursor *at, frame_header *header):
             if at.problem:
                 return None
             records = None if length < 0 else frame[records_start : records_start + length]
-            batches.append(make(ProduceBatch, (topic, index, records)))
+            batches.append(named_tuple(ProduceBatch, (topic, index, records)))
         take_no_tags(at, is_flexible)
     take_no_tags(at, is_flexible)
     if at.problem:
         return None
-    return make(Produce, (None, int16_at(start), int32_at(start + 2), batches))
+    return named_tuple(Produce, (None, int16_at(start), int32_at(start + 2), batches))
 
 
 def decode_produce_frame(frame):

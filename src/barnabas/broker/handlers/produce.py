@@ -79,36 +79,38 @@ class ProduceHandler:
     def __call__(self, request: Request, asked: Produce | memoryview) -> Work | None:
         if isinstance(asked, memoryview):
             return partial(self._serve_wide, request, asked)
-        if len(asked.batches) > WIDE_BATCHES:
-            return partial(self._append_wide, request, asked)
         pending = _PendingProduce(self, request, asked)
-        if not asked.batches:
+        count = pending.waiting
+        if count > WIDE_BATCHES:
+            return partial(self._append_wide, pending)
+        if not count:
             pending.finish()
-        for place in range(len(asked.batches)):
+        for place in range(count):
             self._append(pending, place)
         return None
 
     async def _serve_wide(self, request: Request, body: memoryview) -> None:
         """From the bytes on, in slices."""
         steps = decode_produce_in_steps(request.version, body)
-        await self._append_wide(request, await self._services.slices.finish(steps, _go_on))
+        produce = await self._services.slices.finish(steps, _go_on)
+        await self._append_wide(_PendingProduce(self, request, produce))
 
-    async def _append_wide(self, request: Request, produce: Produce) -> None:
+    async def _append_wide(self, pending: "_PendingProduce") -> None:
         """In the order of the request; ends when nothing is left of it but to wait for the logs."""
-        pending = _PendingProduce(self, request, produce)
-        async for place in self._services.slices.each(range(len(produce.batches))):
+        async for place in self._services.slices.each(range(pending.waiting)):
             self._append(pending, place)
 
     def _append(self, pending: "_PendingProduce", place: int) -> None:
         """Stages one batch, or has it staged when its turn comes; or refuses it."""
-        append = _BatchAppend(pending, place)
-        produce, request = pending.produce, pending.request
-        topic, index, records = produce.batches[place]
+        request = pending.request
+        acks, batches = pending.acks, pending.batches
+        topic, index, records = batches[place]
+        told: Partition | None = None
         try:
-            if produce.transactional_id is not None:
+            if pending.transactional_id is not None:
                 raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet")
-            if produce.acks not in _ACKS:
-                raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={produce.acks}")
+            if acks not in _ACKS:
+                raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}")
             if not self._allows_all:
                 self._services.check_topic(request, Operation.WRITE, self.replicas.topic_name(topic))
             partition = self.replicas.find(topic, index)
@@ -119,31 +121,39 @@ class ProduceHandler:
                 )
             if records is None or len(records) < HEADER_BYTES:
                 records = _only_batch(records)
-            base_offset, length, magic, attributes = _RULED.unpack_from(records)
-            if magic != MAGIC or length != len(records) - PREFIX_BYTES:
-                records = _only_batch(records)
-            if attributes & CODEC_MASK == Codec.ZSTD and request.version < ZSTD_FROM:
-                raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs version {ZSTD_FROM}")
-            if attributes & TRANSACTIONAL:
-                raise KafkaError(
-                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id"
-                )
-            append.partition = partition  # from here on an error tells where the log starts
-            if base_offset:
-                raise InvalidRecords(f"the base offset of a client's batch is 0, not {base_offset}")
-            if produce.acks == ALL_ACKS:
-                partition.check_in_sync()
             appended = None
-            if len(produce.batches) == 1 or self._admission.takes_usual(len(records)):
-                appended = partition.append_usual(records)
+            if len(batches) == 1 or self._admission.takes_usual(len(records)):
+                told = partition  # from here on an error tells where the log starts
+                appended = partition.append_usual(records, acks)
+            if appended is None:
+                told = None
+                records, base_offset = _ruled_batch(records, request.version)
+                told = partition
+                if base_offset:
+                    raise InvalidRecords(f"the base offset of a client's batch is 0, not {base_offset}")
+                if acks == ALL_ACKS:
+                    partition.check_in_sync()
         except BarnabasError as error:
-            append.refuse(error)
+            pending.refuse(place, error, _NO_OFFSET if told is None else told.log_start_offset)
             return
         if appended is None:
-            self._admission.admit(partition, records, append)
+            self._admission.admit(partition, records, _LaterAppend(pending, place, partition))
         else:
-            append.appended = appended
-            partition.when_committed(appended.last_offset, produce.acks, pending.deadline, append)
+            pending.staged(place, partition, appended)
+
+
+def _ruled_batch(records: Buffer, version: int) -> tuple[Buffer, Offset]:
+    """The batch, if the protocol has no rule against it, and its base offset. The log looks at all the rest."""
+    base_offset, length, magic, attributes = _RULED.unpack_from(records)
+    if magic != MAGIC or length != len(records) - PREFIX_BYTES:
+        records = _only_batch(records)
+    if attributes & CODEC_MASK == Codec.ZSTD and version < ZSTD_FROM:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs version {ZSTD_FROM}")
+    if attributes & TRANSACTIONAL:
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id"
+        )
+    return records, base_offset
 
 
 def _only_batch(records: Buffer | None) -> Buffer:
@@ -169,31 +179,52 @@ def _only_batch(records: Buffer | None) -> Buffer:
 class _PendingProduce:
     """A request whose batches are settled one by one; the last one sends the answer."""
 
-    __slots__ = ("_failure", "_handler", "_leaders", "deadline", "produce", "request", "results", "waiting")
+    __slots__ = (
+        *("_deadline", "_failure", "_handler", "_leaders"),
+        *("acks", "batches", "request", "results", "transactional_id", "waiting"),
+    )
 
     def __init__(self, handler: ProduceHandler, request: Request, produce: Produce) -> None:
         self._handler = handler
         self.request = request
-        self.produce = produce
-        self.deadline = request.began + produce.timeout_ms / 1000
-        self.results = [_AWAITED] * len(produce.batches)
-        self.waiting = len(produce.batches)
+        self.transactional_id, self.acks, timeout_ms, self.batches = produce
+        self._deadline = request.began + timeout_ms / 1000
+        self.waiting = count = len(self.batches)
         """Batches whose result is not known."""
+        self.results = [_AWAITED] * count
         self._failure: BarnabasError | None = None
         self._leaders: list[LeaderAndEpoch] | None = None
         """Those that the answer names, because the request came to the wrong broker."""
 
-    def refuse(self, place: int, partition: Partition | None, error: BarnabasError) -> None:
+    def staged(self, place: int, partition: Partition, appended: Appended) -> None:
+        """A batch is in line for its log, and is settled when it is there as the request asks for it."""
+        base_offset, last_offset, append_time_ms, _ = appended
+        self.results[place] = _new_tuple(
+            ProduceResult, (0, base_offset, append_time_ms, partition.log_start_offset, (), None, NO_LEADER)
+        )
+        callback = partial(self.settle, place=place) if place else self.settle
+        partition.when_committed(last_offset, self.acks, self._deadline, callback)
+
+    def settle(self, error: BarnabasError | None, place: int = 0) -> None:
+        """A staged batch is committed, or is not, for a reason."""
+        if error is not None:
+            self.refuse(place, error, self.results[place].log_start_offset)
+            return
+        self.waiting -= 1
+        if not self.waiting:
+            self.finish()
+
+    def refuse(self, place: int, error: BarnabasError, log_start_offset: Offset) -> None:
         self._failure = error
         code, message = refusal_of(error)
         self.request.add_error(code)
         record_errors = (
             [RecordError(one, message) for one in error.indexes] if isinstance(error, InvalidRecords) else ()
         )
-        start = _NO_OFFSET if partition is None else _told_start(partition, error)
+        start = log_start_offset if _tells_start(error) else _NO_OFFSET
         leader = NO_LEADER
         if code in _WRONG_LEADER:
-            leader = self._leader_of(self.produce.batches[place])
+            leader = self._leader_of(self.batches[place])
         self.results[place] = ProduceResult(code, _NO_OFFSET, -1, start, record_errors, message, leader)
         self.waiting -= 1
         if not self.waiting:
@@ -209,7 +240,7 @@ class _PendingProduce:
 
     def finish(self) -> None:
         request = self.request
-        if self.produce.acks == NO_ACKS:
+        if self.acks == NO_ACKS:
             if self._failure is None:
                 request.respond_nothing()
             else:
@@ -224,56 +255,32 @@ class _PendingProduce:
                 request.version,
                 request.correlation_id,
                 request.throttle_ms,
-                self.produce.batches,
+                self.batches,
                 self.results,
                 endpoints,
             )
         )
 
 
-def _told_start(partition: Partition, error: BarnabasError) -> Offset:
-    """Where the log starts, which Kafka tells with an error that comes out of a log in order."""
+def _tells_start(error: BarnabasError) -> bool:
+    """Whether Kafka tells where the log starts: with an error that comes out of a log in order."""
     is_of_the_batch = isinstance(error, CorruptBatch) and not isinstance(error, InvalidRecords)
     is_too_large = isinstance(error, KafkaError) and error.code == ErrorCode.MESSAGE_TOO_LARGE
-    if is_of_the_batch or is_too_large or isinstance(error, DiskFailed):
-        return _NO_OFFSET
-    return partition.log_start_offset
+    return not (is_of_the_batch or is_too_large or isinstance(error, DiskFailed))
 
 
-class _BatchAppend:
-    """One batch on its way: to the log, and to its acknowledgement. Called when it is committed, or with the error."""
+class _LaterAppend:
+    """A batch that is in line to be checked before its log takes it."""
 
-    __slots__ = ("_pending", "_place", "appended", "partition")
+    __slots__ = ("_partition", "_pending", "_place")
 
-    appended: Appended
-    """Once it is staged."""
-
-    def __init__(self, pending: _PendingProduce, place: int) -> None:
+    def __init__(self, pending: _PendingProduce, place: int, partition: Partition) -> None:
         self._pending = pending
         self._place = place
-        self.partition: Partition | None = None
-        """None before it is known that the batch may go there."""
+        self._partition = partition
 
     def staged(self, appended: Appended) -> None:
-        """What took long to check is in line for the log."""
-        pending, partition = self._pending, self.partition
-        assert partition is not None, "a batch is staged for a partition"
-        self.appended = appended
-        partition.when_committed(appended.last_offset, pending.produce.acks, pending.deadline, self)
-
-    def __call__(self, error: BarnabasError | None) -> None:
-        if error is not None:
-            self.refuse(error)
-            return
-        pending, partition = self._pending, self.partition
-        assert partition is not None, "a batch was staged for a partition"
-        base_offset, _, append_time_ms, _ = self.appended
-        pending.results[self._place] = _new_tuple(
-            ProduceResult, (0, base_offset, append_time_ms, partition.log_start_offset, (), None, NO_LEADER)
-        )
-        pending.waiting -= 1
-        if not pending.waiting:
-            pending.finish()
+        self._pending.staged(self._place, self._partition, appended)
 
     def refuse(self, error: BarnabasError) -> None:
-        self._pending.refuse(self._place, self.partition, error)
+        self._pending.refuse(self._place, error, self._partition.log_start_offset)

@@ -14,7 +14,6 @@ from barnabas.records.batch import (
     HEADER_BYTES,
     MAGIC,
     PREFIX_BYTES,
-    TRANSACTIONAL,
     BatchHeader,
     Buffer,
     assign,
@@ -27,7 +26,7 @@ from barnabas.records.reference.parse import (
     unzigzag,
     wrap_int64,
 )
-from barnabas.records.results import REPORTED_INDEXES_MAX, BatchScan, RecordSummary
+from barnabas.records.results import REPORTED_INDEXES_MAX, AdmittedBatch, BatchScan, RecordSummary
 
 _WIDE = Struct(">q")
 _NARROW = Struct(">i")
@@ -251,19 +250,20 @@ def admit_batch(
     now_ms: int,
     before_max_ms: int,
     after_max_ms: int,
-) -> BatchHeader | None:
+) -> AdmittedBatch | None:
     """Gives the one batch in a buffer its offsets and epoch, in place, if it can be stored just as it came.
 
-    That is a good batch of uncompressed records with its producer's timestamps, all of them within the bounds around
-    `now_ms`, and the largest one stated rightly. None for any other, good or bad, and for a buffer that cannot be
-    written to: nothing has changed then, and who asks must look closer.
+    That is a good batch as clients make it, from offset 0 on: of uncompressed records outside a transaction, with their
+    producer's timestamps, all of them within the bounds around `now_ms`, and the largest one stated rightly. None for
+    any other, good or bad, and for a buffer that cannot be written to: nothing has changed then, and who asks must look
+    closer.
     """
     view = memoryview(batch)
     try:
         header, summary = inspect_batch(view, require_keys)
     except CorruptBatch:
         return None
-    if view.readonly or summary is None or header.attributes & ~TRANSACTIONAL:
+    if view.readonly or summary is None or header.base_offset or header.attributes:
         return None
     if header.count <= 0 or header.last_offset_delta != header.count - 1:
         return None
@@ -275,7 +275,8 @@ def admit_batch(
         return None
     if summary.min_timestamp != NO_TIMESTAMP and summary.min_timestamp < now_ms - before_max_ms:
         return None
-    return assign(header, view, base_offset, leader_epoch)
+    header = assign(header, view, base_offset, leader_epoch)
+    return header.last_offset, header.max_timestamp, header.count, header if header.has_producer else None
 
 
 def header_problem(header: BatchHeader) -> str | None:

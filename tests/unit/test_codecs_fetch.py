@@ -1,6 +1,6 @@
 """Fetch: the compiled codec reads and writes what the reference reads and writes, or declines."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
 from uuid import UUID
@@ -420,15 +420,22 @@ def test_answer_of_megabytes_has_the_bytes_of_the_reference(version: int) -> Non
 
 
 @pytest.mark.parametrize("version", READ_VERSIONS)
-def test_usual_answers_are_written_by_the_compiled_codec(version: int) -> None:
-    encode = pytest.importorskip("barnabas.wire._fetch").encode_fetched_frame
+def test_usual_answers_are_written_by_the_compiled_codec(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    encode = _compiled_encoder(monkeypatch)
     key = PartitionKey(_keys(version)[0], 5)
-    assert all(encode(version, 1, 0, 0, key, result) is not None for result in PLAIN)
-    assert [encode(version, 1, 0, 0, key, result) for result in DETAILED] == [None] * len(DETAILED)
+    assert all(encode(version, 1, 0, 0, [(key, result)]) is not None for result in PLAIN)
+    assert [encode(version, 1, 0, 0, [(key, result)]) for result in DETAILED] == [None] * len(DETAILED)
 
 
-def test_range_that_no_frame_could_hold_is_left_to_the_reference() -> None:
-    encode = pytest.importorskip("barnabas.wire._fetch").encode_fetched_frame
+def test_range_that_no_frame_could_hold_is_left_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    encode = _compiled_encoder(monkeypatch)
     sizes = (2**31 - 400, 2**31 - 1, 2**31, 2**32, 2**40)
-    frames = [encode(17, 1, 0, 0, PartitionKey(TOPIC_ID.bytes, 0), FetchResult(FileRange(size))) for size in sizes]
+    frames = [encode(17, 1, 0, 0, [(PartitionKey(TOPIC_ID.bytes, 0), FetchResult(FileRange(size)))]) for size in sizes]
     assert [frame is None for frame in frames] == [False, True, True, True, True]
+
+
+def _compiled_encoder(monkeypatch: pytest.MonkeyPatch) -> Callable[..., object]:
+    """The compiled one, which has None from a reference that it asks."""
+    module = pytest.importorskip("barnabas.wire._fetch")
+    monkeypatch.setattr(module, "fetched_frame", lambda *_: None)
+    return module.encode_fetched_frame

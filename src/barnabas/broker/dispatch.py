@@ -254,12 +254,13 @@ def _go_on() -> None:
 class ClientConnection:
     """What a connection hands its requests to. It knows who is at the other end."""
 
-    __slots__ = ("_default_route", "_dispatcher", "_line", "_routes", "caller")
+    __slots__ = ("_default_route", "_dispatcher", "_line", "_now", "_routes", "caller")
 
     new_slot = Request
 
     def __init__(self, dispatcher: Dispatcher, caller: Caller) -> None:
         self._dispatcher = dispatcher
+        self._now = dispatcher.measures.now
         self._routes = dispatcher.routes
         self._default_route = self._routes[ApiKey.API_VERSIONS]
         """Of a frame that does not begin as any request does; its header tells what is wrong with it."""
@@ -272,7 +273,7 @@ class ClientConnection:
             self._line.append((request, frame))
             return
         dispatcher = self._dispatcher
-        began = dispatcher.measures.now()
+        began = self._now()
         try:
             route = self._routes.get(frame[1], self._default_route) if len(frame) > 1 else self._default_route
             decode_frame = route.decode_frame

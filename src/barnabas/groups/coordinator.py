@@ -17,7 +17,7 @@ from random import Random
 from typing import Final
 from uuid import UUID
 
-from barnabas.base.clock import Clock, Moment, moment_of
+from barnabas.base.clock import Clock, Moment
 from barnabas.base.ids import SteadyMs
 from barnabas.base.logs import fields
 from barnabas.base.timers import LoopTimers
@@ -35,6 +35,8 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
+_ACTIVE: Final = ShardStatus.ACTIVE
+"""A member of an enumeration takes long to look up."""
 _PARTITIONS_REMEMBERED_MAX: Final = 50_000
 
 
@@ -62,6 +64,7 @@ class GroupCoordinator:
         """
         self._before_write = before_write
         self._clock = clock
+        self.now = clock.moment
         self.measures = measures
         self._on_events = on_events
         self._timers = LoopTimers(loop, clock)
@@ -89,9 +92,6 @@ class GroupCoordinator:
     def __iter__(self) -> Iterator[GroupShard]:
         return iter(tuple(self._shards.values()))
 
-    def now(self) -> Moment:
-        return moment_of(self._clock)
-
     def steady_ms(self) -> SteadyMs:
         """For a heartbeat, which needs no more."""
         return self._clock.steady_ms()
@@ -113,7 +113,7 @@ class GroupCoordinator:
         if not self._partition_count:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "there is no topic for groups yet")
         shard = self._shards.get(self.partition_of(group_id))
-        if shard is None or shard.status is not ShardStatus.ACTIVE:
+        if shard is None or shard.status is not _ACTIVE:
             raise _not_here(shard)
         return shard
 

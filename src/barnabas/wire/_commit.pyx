@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """OffsetCommit from version 8 on, read from a whole frame and answered in C; as `_produce.pyx` says."""
 
-from barnabas.wire.commit import NO_RETENTION, CommittedTopic, OffsetCommit
+from barnabas.wire.commit import NO_RETENTION, CommittedTopic, OffsetCommit, committed_frame
 
 include "_frames.pxi"
 
@@ -58,8 +58,8 @@ def decode_commit_frame(frame):
     return decode_frame(frame, API_KEY, VERSION_MIN, VERSION_MAX, VERSION_MIN, read_commit)
 
 
-def encode_committed_frame(int32_t correlation_id, int32_t throttle_ms, list results):
-    """The whole frame of the answer, length prefix included; None unless it is about one topic with few partitions."""
+cdef object plain_frame(int32_t correlation_id, int32_t throttle_ms, list results):
+    """The whole frame of a flexible answer, length prefix included; None unless it is about one topic with few partitions."""
     cdef uint8_t frame[AROUND_BYTES_MAX + RESULTS_MAX * PARTITION_REPLY_BYTES]
     cdef uint8_t *at = frame + 4
     cdef Py_ssize_t count, i
@@ -86,3 +86,9 @@ def encode_committed_frame(int32_t correlation_id, int32_t throttle_ms, list res
     at += 2
     put32(frame, <uint32_t>(at - frame - 4))
     return PyBytes_FromStringAndSize(<const char *>frame, at - frame)
+
+
+def encode_committed_frame(int32_t version, int32_t correlation_id, int32_t throttle_ms, list results):
+    """The whole frame of the answer, length prefix included."""
+    frame = plain_frame(correlation_id, throttle_ms, results) if version >= VERSION_MIN else None
+    return committed_frame(version, correlation_id, throttle_ms, results) if frame is None else frame

@@ -5,10 +5,21 @@ The requests of consumers are read here, with a session (KIP-227) or without; wh
 and topics to forget. The answers are those with one partition that has no error, or with none.
 """
 
-from barnabas.wire.fetch import NO_DIRECTORY, NO_DIVERGENCE, NO_HIGH_WATERMARK, Fetch, PartitionKey, Wanted
+from barnabas.wire.fetch import (
+    NO_DIRECTORY,
+    NO_DIVERGENCE,
+    NO_HIGH_WATERMARK,
+    Fetch,
+    PartitionKey,
+    Wanted,
+    fetched_frame,
+)
 from barnabas.wire.leaders import NO_LEADER
 
 include "_frames.pxi"
+
+cdef bytes FRAME_END = bytes(3)
+"""What follows the records of a fetched partition: no tagged fields of the partition, of the topic and of the answer."""
 
 cdef enum:
     API_KEY = 1
@@ -105,7 +116,7 @@ cdef inline uint8_t *put_start(
     return put32(at, <uint32_t>session_id)
 
 
-def encode_empty_fetch_frame(int32_t correlation_id, int32_t throttle_ms, int32_t session_id):
+cdef object empty_frame(int32_t correlation_id, int32_t throttle_ms, int32_t session_id):
     """The frame of an answer that has no partition: nothing is new to a session's client."""
     cdef uint8_t frame[AROUND_BYTES_MAX]
     cdef uint8_t *at = put_start(frame + 4, correlation_id, throttle_ms, session_id)
@@ -116,13 +127,13 @@ def encode_empty_fetch_frame(int32_t correlation_id, int32_t throttle_ms, int32_
     return PyBytes_FromStringAndSize(<const char *>frame, at - frame)
 
 
-def encode_fetched_frame(
+cdef object frame_of_one(
     int32_t version, int32_t correlation_id, int32_t throttle_ms, int32_t session_id, object key, object result
 ):
     """The frame of an answer with one partition; None where that has more than numbers and records.
 
     It is whole when the records are bytes. Where they lie in a file it ends before them: the range follows, and then
-    the end that `barnabas.wire.codecs` has for it.
+    `FRAME_END`.
     """
     cdef uint8_t head[HEAD_BYTES_MAX]
     cdef uint8_t *at
@@ -163,3 +174,25 @@ def encode_fetched_frame(
         memcpy(into + head_bytes, PyBytes_AS_STRING(records), size)
     into[head_bytes + size] = into[head_bytes + size + 1] = into[head_bytes + size + 2] = 0
     return frame
+
+
+def encode_fetched_frame(
+    int32_t version,
+    int32_t correlation_id,
+    int32_t throttle_ms,
+    int32_t session_id,
+    results,
+    endpoints=(),
+    int32_t error_code=0,
+):
+    """The frame of the answer, length prefix included, whole or in pieces."""
+    cdef Py_ssize_t count = len(results)
+    if version >= VERSION_MIN and not error_code and count <= 1 and not endpoints:
+        if not count:
+            return empty_frame(correlation_id, throttle_ms, session_id)
+        key, result = results[0]
+        frame = frame_of_one(version, correlation_id, throttle_ms, session_id, key, result)
+        if frame is not None:
+            records = (<tuple>result)[0]
+            return frame if records is None or isinstance(records, bytes) else [frame, records, FRAME_END]
+    return fetched_frame(version, correlation_id, throttle_ms, session_id, results, endpoints, error_code)

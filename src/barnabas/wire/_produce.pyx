@@ -7,7 +7,7 @@ something is. So nothing is refused here, and everything that is read is checked
 """
 
 from barnabas.wire.leaders import NO_LEADER
-from barnabas.wire.produce import Produce, ProduceBatch
+from barnabas.wire.produce import Produce, ProduceBatch, produced_frame
 
 include "_frames.pxi"
 
@@ -70,7 +70,7 @@ def decode_produce_frame(frame):
     return decode_frame(frame, API_KEY, VERSION_MIN, VERSION_MAX, FLEXIBLE_FROM, read_produce)
 
 
-def encode_produced_frame(int32_t version, int32_t correlation_id, int32_t throttle_ms, list batches, list results):
+cdef object plain_frame(int32_t version, int32_t correlation_id, int32_t throttle_ms, list batches, list results):
     """The whole frame of the answer, length prefix included; None where a result has more than numbers."""
     cdef uint8_t frame[AROUND_BYTES_MAX + RESULTS_MAX * RESULT_BYTES_MAX]
     cdef uint8_t *at = frame + 4
@@ -125,3 +125,13 @@ def encode_produced_frame(int32_t version, int32_t correlation_id, int32_t throt
         at += 1
     put32(frame, <uint32_t>(at - frame - 4))
     return PyBytes_FromStringAndSize(<const char *>frame, at - frame)
+
+
+def encode_produced_frame(
+    int32_t version, int32_t correlation_id, int32_t throttle_ms, list batches, list results, endpoints=()
+):
+    """The whole frame of the answer, length prefix included."""
+    frame = None if endpoints else plain_frame(version, correlation_id, throttle_ms, batches, results)
+    if frame is None:
+        return produced_frame(version, correlation_id, throttle_ms, batches, results, endpoints)
+    return frame

@@ -10,23 +10,19 @@ A `Codecs` is one such choice. `BARNABAS_CODECS=reference` in the environment ch
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.commit import FLEXIBLE_FROM as COMMIT_FLEXIBLE_FROM
-from barnabas.wire.commit import CommitResult, encode_committed
-from barnabas.wire.fetch import FLEXIBLE_FROM as FETCH_FLEXIBLE_FROM
-from barnabas.wire.fetch import EncodedFetch, Piece, Results, encode_fetched
-from barnabas.wire.framing import response_start
+from barnabas.wire.commit import CommitResult, committed_frame
+from barnabas.wire.fetch import Piece, Results, fetched_frame
 from barnabas.wire.leaders import NodeEndpoint
-from barnabas.wire.primitives import NO_TAGGED_FIELDS, Buffer
-from barnabas.wire.produce import ProduceBatch, ProduceResult, encode_produced
+from barnabas.wire.primitives import Buffer
+from barnabas.wire.produce import ProduceBatch, ProduceResult, produced_frame
 
 COMPILED_APIS: Final = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.OFFSET_COMMIT)
 CODECS_VARIABLE: Final = "BARNABAS_CODECS"
-_FETCH_FRAME_END: Final = 3 * NO_TAGGED_FIELDS
-"""What follows the records of a fetched partition: tagged fields of the partition, of the topic and of the answer."""
 
 
 class Declined(IntEnum):
@@ -48,13 +44,10 @@ DecodeFrame: TypeAlias = Callable[[Buffer], DecodedFrame | int]
 """An int is a `Declined`."""
 
 
-class Codecs:
-    """The reference."""
+class EncodeProduced(Protocol):
+    """Makes the frame that answers a Produce request."""
 
-    name = "reference"
-    frame_decoders: ClassVar[Mapping[ApiKey, DecodeFrame]] = {}
-
-    def produced(
+    def __call__(
         self,
         version: int,
         correlation_id: int,
@@ -62,12 +55,13 @@ class Codecs:
         batches: list[ProduceBatch],
         results: list[ProduceResult],
         endpoints: Sequence[NodeEndpoint] = (),
-    ) -> bytes:
-        """The frame that answers a Produce request."""
-        body = encode_produced(version, batches, results, throttle_ms, endpoints)
-        return response_start(ApiKey.PRODUCE, version, correlation_id, len(body)) + body
+    ) -> bytes: ...
 
-    def fetched(
+
+class EncodeFetched(Protocol):
+    """Makes the frame that answers a Fetch request, whole or in pieces."""
+
+    def __call__(
         self,
         version: int,
         correlation_id: int,
@@ -76,94 +70,46 @@ class Codecs:
         results: Results,
         endpoints: Sequence[NodeEndpoint] = (),
         error_code: int = 0,
-    ) -> bytes | list[Piece]:
-        """The frame that answers a Fetch request, whole or in pieces."""
-        encoded = encode_fetched(
-            version,
-            results,
-            error_code=error_code,
-            session_id=session_id,
-            throttle_ms=throttle_ms,
-            endpoints=endpoints,
-        )
-        return fetch_frame(version, correlation_id, encoded)
-
-    def committed(self, version: int, correlation_id: int, throttle_ms: int, results: list[CommitResult]) -> bytes:
-        """The frame that answers an OffsetCommit request."""
-        body = encode_committed(version, results, throttle_ms)
-        return response_start(ApiKey.OFFSET_COMMIT, version, correlation_id, len(body)) + body
+    ) -> bytes | list[Piece]: ...
 
 
-def fetch_frame(version: int, correlation_id: int, encoded: EncodedFetch) -> bytes | list[Piece]:
-    first, *others = encoded.pieces
-    assert isinstance(first, bytes), "an answer begins with bytes"
-    first = response_start(ApiKey.FETCH, version, correlation_id, encoded.length) + first  # one piece less to send
-    return [first, *others] if others else first
+class EncodeCommitted(Protocol):
+    """Makes the frame that answers an OffsetCommit request."""
+
+    def __call__(self, version: int, correlation_id: int, throttle_ms: int, results: list[CommitResult]) -> bytes: ...
 
 
-REFERENCE: Final = Codecs()
+@dataclass(frozen=True, slots=True)
+class Codecs:
+    """Those of a broker. The encoders of the compiled one leave to the reference what they do not know."""
+
+    name: str
+    frame_decoders: Mapping[ApiKey, DecodeFrame]
+    produced: EncodeProduced
+    fetched: EncodeFetched
+    committed: EncodeCommitted
+
+
+REFERENCE: Final = Codecs("reference", {}, produced_frame, fetched_frame, committed_frame)
 
 try:
     from barnabas.wire._commit import decode_commit_frame, encode_committed_frame
-    from barnabas.wire._fetch import decode_fetch_frame, encode_empty_fetch_frame, encode_fetched_frame
+    from barnabas.wire._fetch import decode_fetch_frame, encode_fetched_frame
     from barnabas.wire._produce import decode_produce_frame, encode_produced_frame
 except ImportError:
     COMPILED: Codecs | None = None
 else:
-
-    class _CompiledCodecs(Codecs):
-        name = "compiled"
-        frame_decoders: ClassVar[Mapping[ApiKey, DecodeFrame]] = {
+    COMPILED = Codecs(
+        "compiled",
+        {
             ApiKey.PRODUCE: decode_produce_frame,
             ApiKey.FETCH: decode_fetch_frame,
             ApiKey.OFFSET_COMMIT: decode_commit_frame,
-        }
-
-        def produced(
-            self,
-            version: int,
-            correlation_id: int,
-            throttle_ms: int,
-            batches: list[ProduceBatch],
-            results: list[ProduceResult],
-            endpoints: Sequence[NodeEndpoint] = (),
-        ) -> bytes:
-            if not endpoints:
-                frame = encode_produced_frame(version, correlation_id, throttle_ms, batches, results)
-                if frame is not None:
-                    return frame
-            return super().produced(version, correlation_id, throttle_ms, batches, results, endpoints)
-
-        def fetched(
-            self,
-            version: int,
-            correlation_id: int,
-            throttle_ms: int,
-            session_id: int,
-            results: Results,
-            endpoints: Sequence[NodeEndpoint] = (),
-            error_code: int = 0,
-        ) -> bytes | list[Piece]:
-            if version >= FETCH_FLEXIBLE_FROM and not (endpoints or error_code or len(results) > 1):
-                if not results:
-                    return encode_empty_fetch_frame(correlation_id, throttle_ms, session_id)
-                ((key, result),) = results
-                frame = encode_fetched_frame(version, correlation_id, throttle_ms, session_id, key, result)
-                if frame is not None:
-                    records = result.records
-                    if records is None or isinstance(records, bytes):
-                        return frame
-                    return [frame, records, _FETCH_FRAME_END]
-            return super().fetched(version, correlation_id, throttle_ms, session_id, results, endpoints, error_code)
-
-        def committed(self, version: int, correlation_id: int, throttle_ms: int, results: list[CommitResult]) -> bytes:
-            if version >= COMMIT_FLEXIBLE_FROM:
-                frame = encode_committed_frame(correlation_id, throttle_ms, results)
-                if frame is not None:
-                    return frame
-            return super().committed(version, correlation_id, throttle_ms, results)
-
-    COMPILED = _CompiledCodecs()
+        },
+        encode_produced_frame,
+        encode_fetched_frame,
+        encode_committed_frame,
+    )
 
 
 def default_codecs() -> Codecs:

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 from barnabas.base.ids import NO_EPOCH
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.errors import ErrorCode, MalformedRequest
+from barnabas.wire.framing import response_start
 from barnabas.wire.primitives import (
     ELEMENTS_MAX,
     INT32,
@@ -143,3 +144,9 @@ def encode_committed(version: int, results: Sequence[CommitResult], throttle_ms:
     if is_flexible:
         encoded.append(NO_TAGGED_FIELDS)
     return b"".join(encoded)
+
+
+def committed_frame(version: int, correlation_id: int, throttle_ms: int, results: Sequence[CommitResult]) -> bytes:
+    """The whole frame of the answer, length prefix included."""
+    body = encode_committed(version, results, throttle_ms)
+    return response_start(ApiKey.OFFSET_COMMIT, version, correlation_id, len(body)) + body

@@ -35,6 +35,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.errors import MalformedRequest
+from barnabas.wire.framing import response_start
 from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch, NodeEndpoint, encode_endpoints, encode_leader
 from barnabas.wire.primitives import (
     INT32,
@@ -340,6 +341,35 @@ def encode_fetched(
             endpoints=endpoints,
         )
     )
+
+
+def fetched_frame(
+    version: int,
+    correlation_id: int,
+    throttle_ms: int,
+    session_id: int,
+    results: Results,
+    endpoints: Sequence[NodeEndpoint] = (),
+    error_code: int = 0,
+) -> bytes | list[Piece]:
+    """The frame of the answer, length prefix included, whole or in pieces."""
+    encoded = encode_fetched(
+        version,
+        results,
+        error_code=error_code,
+        session_id=session_id,
+        throttle_ms=throttle_ms,
+        endpoints=endpoints,
+    )
+    return fetch_frame(version, correlation_id, encoded)
+
+
+def fetch_frame(version: int, correlation_id: int, encoded: EncodedFetch) -> bytes | list[Piece]:
+    """The same of a body that is there already."""
+    first, *others = encoded.pieces
+    assert isinstance(first, bytes), "an answer begins with bytes"
+    first = response_start(ApiKey.FETCH, version, correlation_id, encoded.length) + first  # one piece less to send
+    return [first, *others] if others else first
 
 
 def encode_fetched_in_steps(

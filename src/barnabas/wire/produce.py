@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.errors import MalformedRequest
+from barnabas.wire.framing import response_start
 from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch, NodeEndpoint, encode_endpoints, encode_leader
 from barnabas.wire.primitives import (
     ELEMENTS_MAX,
@@ -169,6 +170,19 @@ def encode_produced(
         else:
             encoded.append(NO_TAGGED_FIELDS)
     return b"".join(encoded)
+
+
+def produced_frame(
+    version: int,
+    correlation_id: int,
+    throttle_ms: int,
+    batches: Sequence[ProduceBatch],
+    results: Sequence[ProduceResult],
+    endpoints: Sequence[NodeEndpoint] = (),
+) -> bytes:
+    """The whole frame of the answer, length prefix included."""
+    body = encode_produced(version, batches, results, throttle_ms, endpoints)
+    return response_start(ApiKey.PRODUCE, version, correlation_id, len(body)) + body
 
 
 def _by_topic(

@@ -10,14 +10,13 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from barnabas.broker.authorizer import Operation, Resource
 from barnabas.broker.dispatch import Work
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
-from barnabas.groups.requests import OffsetToCommit
 from barnabas.metadata.image import Topic
 from barnabas.wire.codecs import Codecs
 from barnabas.wire.commit import (
@@ -37,8 +36,11 @@ _TOGETHER_MAX: Final = 100
 """Offsets that are committed at once: as the turns of joins, a few such pieces take a few milliseconds."""
 _READ_AT_ONCE_BYTES_MAX: Final = 64 << 10
 """Of a request whose offsets have long notes."""
+# A member of an enumeration takes long to look up.
+_UNKNOWN_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_UNKNOWN_ID: Final = ErrorCode.UNKNOWN_TOPIC_ID
 _PlainOffset: TypeAlias = tuple[str, UUID, int, int, int, str | None]
-"""A plain tuple of the form `OffsetToCommit`, which takes a third of the time to make."""
+"""Of the form of `barnabas.groups.requests.OffsetToCommit`, as a plain tuple, which is made in a third of the time."""
 
 
 def decode_commit_at_once(version: int, body: memoryview) -> OffsetCommit | memoryview:
@@ -59,26 +61,28 @@ class OffsetCommitHandler:
         self._services = services
         self._replicas = services.replicas
         self._allows = services.authorizer.allows
+        self._allows_all = services.authorizer.allows_all
         self._coordinator = services.groups.coordinator
         self._commits = self._coordinator.measures.commits
 
     def __call__(self, request: Request, asked: OffsetCommit | memoryview) -> Work | None:
         if isinstance(asked, memoryview):
             return partial(self._serve_wide, request, asked)
-        count = 0
-        for wanted in asked.topics:
-            count += len(wanted.partitions)
+        topics, count = asked.topics, 0
+        for _, partitions in topics:
+            count += len(partitions)
         if count > _TOGETHER_MAX:
             return partial(self._commit_wide, request, asked)
         pending = _PendingCommit(self.codecs, request)
         try:
-            self._check_group(request, asked)
-            for wanted in asked.topics:
-                self._pick(request, wanted.topic, wanted.partitions, pending)
-            if pending.offsets or not asked.topics:
-                self._commit(asked, pending.offsets, pending)
+            if not self._allows_all:
+                self._check_group(request, asked)
+            for key, partitions in topics:
+                self._pick(request, key, partitions, pending)
+            if pending.offsets or not topics:
+                self._commit(asked, pending.offsets, pending.settle)
             else:
-                pending([])  # nothing is left to ask the group for
+                pending.settle([])  # nothing is left to ask the group for
         except KafkaError as error:
             pending.refuse_all(asked, error.code)
         return None
@@ -103,9 +107,9 @@ class OffsetCommitHandler:
                 self._pick(request, wanted.topic, some, pending, goes_on=start > 0)
         offsets = pending.offsets
         if not offsets:
-            pending([])
+            pending.settle([])
             return
-        pieces = _Pieces(len(offsets), pending)
+        pieces = _Pieces(len(offsets), pending.settle)
         async for start in slices.each(range(0, len(offsets), _TOGETHER_MAX)):
             self._commit_piece(request, commit, offsets[start : start + _TOGETHER_MAX], start, pieces)
 
@@ -137,12 +141,12 @@ class OffsetCommitHandler:
         this topic has more partitions than were picked before."""
         image = self._replicas.image
         if isinstance(key, str):
-            topic, missing = image.topics.get(key), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topic, missing = image.topics.get(key), _UNKNOWN_TOPIC
             name = key
         else:
-            topic, missing = image.topics_by_id.get(uuid_of(key)), ErrorCode.UNKNOWN_TOPIC_ID
+            topic, missing = image.topics_by_id.get(uuid_of(key)), _UNKNOWN_ID
             name = "" if topic is None else topic.name
-        if name and not self._allows(request.caller, Operation.READ, Resource.TOPIC, name):
+        if not self._allows_all and name and not self._allows(request.caller, Operation.READ, Resource.TOPIC, name):
             topic, missing = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if topic is None:
             pending.refuse(key, [one[0] for one in partitions], missing)
@@ -166,7 +170,7 @@ class OffsetCommitHandler:
                 generation,
                 member_id,
                 instance_id,
-                cast(list[OffsetToCommit], offsets),
+                offsets,  # type: ignore[arg-type] # plain tuples of the form that it takes
                 pending,
                 coordinator.now(),
                 None if retention_ms == NO_RETENTION else retention_ms,
@@ -178,19 +182,22 @@ class OffsetCommitHandler:
 
 
 class _PendingCommit:
-    """A request on its way, and the token that is called with its results."""
+    """A request on its way; `settle` is the token that is called with its results."""
 
     __slots__ = ("_accepted", "_codecs", "_refused", "_request", "offsets")
 
     def __init__(self, codecs: Codecs, request: Request) -> None:
         self._codecs = codecs
         self._request = request
-        self._refused: dict[TopicKey, list[tuple[int, ErrorCode]]] = {}
+        self._refused: dict[TopicKey, list[tuple[int, ErrorCode]]] | None = None
+        """By topic, if any are."""
         self._accepted: list[tuple[TopicKey, list[int]]] = []
         self.offsets: list[_PlainOffset] = []
 
     def refuse(self, topic: TopicKey, indexes: Sequence[int], error: ErrorCode) -> None:
         self._request.add_error(error, len(indexes))
+        if self._refused is None:
+            self._refused = {}
         self._refused.setdefault(topic, []).extend([(index, error) for index in indexes])
 
     def refuse_all(self, commit: OffsetCommit, error: ErrorCode) -> None:
@@ -198,8 +205,9 @@ class _PendingCommit:
         results: list[CommitResult] = [
             (topic, [(one[0], error) for one in partitions]) for topic, partitions in commit.topics
         ]
-        self._request.add_error(error, sum(len(partitions) for _, partitions in results))
-        self._answer(results)
+        request = self._request
+        request.add_error(error, sum(len(partitions) for _, partitions in results))
+        request.answer(self._codecs.committed(request.version, request.correlation_id, request.throttle_ms, results))
 
     def add(self, key: TopicKey, partitions: list[CommittedPartition], topic: Topic, *, goes_on: bool) -> None:
         name, topic_id, partition_count = topic.name, topic.id, len(topic.partitions)
@@ -209,34 +217,28 @@ class _PendingCommit:
                 offsets.append((name, topic_id, index, offset, leader_epoch, metadata))
                 indexes.append(index)
             else:
-                self.refuse(key, (index,), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                self.refuse(key, (index,), _UNKNOWN_TOPIC)
         if goes_on and self._accepted and self._accepted[-1][0] == key:
             self._accepted[-1][1].extend(indexes)
         elif indexes:
             self._accepted.append((key, indexes))
 
-    def __call__(self, codes: list[ErrorCode] | ErrorCode) -> None:
+    def settle(self, codes: list[ErrorCode] | ErrorCode) -> None:
         """The errors of the offsets, in their order, or one for all of them."""
-        request = self._request
+        request, all_refused = self._request, self._refused
         codes = _each(codes, request.version, len(self.offsets))
         if any(codes):
             for code in filter(None, codes):
                 request.add_error(code)
-        results: list[CommitResult] = list(self._refused.items())
-        start = 0
+        results: list[CommitResult] = [] if all_refused is None else list(all_refused.items())
+        left = iter(codes)
         for topic, indexes in self._accepted:
-            end = start + len(indexes)
-            partitions = list(zip(indexes, codes[start:end], strict=True))
-            start = end
-            refused = self._refused.get(topic) if self._refused else None
+            partitions = list(zip(indexes, left, strict=False))  # which takes as many as there are indexes
+            refused = None if all_refused is None else all_refused.get(topic)
             if refused is None:
                 results.append((topic, partitions))
             else:
                 refused.extend(partitions)
-        self._answer(results)
-
-    def _answer(self, results: list[CommitResult]) -> None:
-        request = self._request
         request.answer(self._codecs.committed(request.version, request.correlation_id, request.throttle_ms, results))
 
 

@@ -16,9 +16,14 @@ from barnabas.broker.request import Request
 from barnabas.broker.slices import Slices
 from barnabas.net.replies import Reply
 from barnabas.replication.partition import Partition
-from barnabas.wire.codecs import fetch_frame
 from barnabas.wire.errors import KafkaError
-from barnabas.wire.fetch import FetchResult, PartitionKey, decode_fetch_in_steps, encode_fetched_in_steps
+from barnabas.wire.fetch import (
+    FetchResult,
+    PartitionKey,
+    decode_fetch_in_steps,
+    encode_fetched_in_steps,
+    fetch_frame,
+)
 from barnabas.wire.leaders import LeaderAndEpoch
 
 if TYPE_CHECKING:

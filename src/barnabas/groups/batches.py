@@ -20,15 +20,20 @@ _HEADER: Final = Struct(">qiibIhiqqqhii")
 """As `barnabas.records.batch` describes it."""
 _NO_PRODUCER_EPOCH: Final = -1
 _ANY_SIZE: Final = 2**31 - 1
-_VARINTS: Final = tuple(encode_varint(number) for number in range(1024))
 _NULL: Final = encode_varint(-1)
 _NO_HEADERS: Final = b"\0"
 _SAME_MOMENT: Final = b"\0\0"
 """No attributes, and the timestamp of the batch."""
 
 
-def _varint(number: int) -> bytes:
-    return _VARINTS[number] if number < 1024 else encode_varint(number)
+class _Varints(dict[int, bytes]):
+    """Encoded numbers; small ones are found without a call."""
+
+    def __missing__(self, number: int) -> bytes:
+        return encode_varint(number)
+
+
+_VARINTS: Final = _Varints((number, encode_varint(number)) for number in range(1024))
 
 
 def build_batch(
@@ -42,13 +47,13 @@ def build_batch(
     pieces: list[bytes] = []
     count = 0
     for key, value, _ in records:
-        offset_delta = _varint(count)
-        key_length = _varint(len(key))
+        offset_delta = _VARINTS[count]
+        key_length = _VARINTS[len(key)]
         if value is None:
             body = b"".join((_SAME_MOMENT, offset_delta, key_length, key, _NULL, _NO_HEADERS))
         else:
-            body = b"".join((_SAME_MOMENT, offset_delta, key_length, key, _varint(len(value)), value, _NO_HEADERS))
-        pieces.append(_varint(len(body)))
+            body = b"".join((_SAME_MOMENT, offset_delta, key_length, key, _VARINTS[len(value)], value, _NO_HEADERS))
+        pieces.append(_VARINTS[len(body)])
         pieces.append(body)
         count += 1
     assert count, "a batch has records"

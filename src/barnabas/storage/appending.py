@@ -15,7 +15,6 @@ from barnabas.base.settings import LONG_MAX
 from barnabas.records import kernel
 from barnabas.records.batch import BatchHeader, assign, split_batches
 from barnabas.records.control import read_batch_marker
-from barnabas.records.results import AdmittedBatch
 from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.producer_state import Duplicate, Origin
 from barnabas.storage.producers import Producers
@@ -29,6 +28,8 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 MakeRoom: TypeAlias = Callable[[int, TimestampMs, Offset, TimestampMs], Room]
 """Rolls when the active segment must not take so many bytes, with this timestamp and last offset, now; says what it can
 take beside all that is written. May refuse."""
+_CLIENT: Final = Origin.CLIENT
+"""A member of an enumeration takes long to look up."""
 _new_tuple: Final[Callable[[type[Appended], tuple[object, ...]], Appended]] = tuple.__new__
 """Makes a named tuple of all its fields without entering a Python function."""
 
@@ -57,67 +58,56 @@ class Appending:
         usual = self.usual(records, leader_epoch, config)
         if usual is not None:
             return usual
-        return self.accepted([self.check(records, config).finish()], leader_epoch, config, Origin.CLIENT)
+        return self.accepted([self.check(records, config).finish()], leader_epoch, config, _CLIENT)
 
     def from_broker(self, records: Buffer, leader_epoch: LeaderEpoch, config: LogConfig, origin: Origin) -> Appended:
-        """The broker's own coordinators mostly write one batch that needs nothing but its offsets, at a time they
-        know."""
+        """The broker's own coordinators mostly write one batch that needs nothing but its offsets."""
         if not records:
             raise InvalidRecords("there is no batch to append")
+        usual = self.usual(records, leader_epoch, config, origin)
+        if usual is not None:
+            return usual
         now_ms = self._clock.now_ms()
-        if len(records) <= config.usual_bytes_max:
-            bounds = (LONG_MAX, LONG_MAX)
-            admitted = kernel.admit_batch(records, self.end_offset, leader_epoch, config.is_compacted, now_ms, *bounds)
-            if admitted is not None:
-                return self._admitted(records, admitted, leader_epoch, origin, now_ms, config)
         accepted = [accept_batch(batch, config, now_ms, origin) for _, batch in split_batches(records)]
         return self.accepted(accepted, leader_epoch, config, origin)
 
-    def usual(self, batch: Buffer, leader_epoch: LeaderEpoch, config: LogConfig) -> Appended | None:
-        """What clients send most. None leaves the batch to `check` and `accepted`."""
-        now_ms = self._clock.now_ms()
-        if len(batch) > config.usual_bytes_max:
+    def usual(
+        self, batch: Buffer, leader_epoch: LeaderEpoch, config: LogConfig, origin: Origin = _CLIENT
+    ) -> Appended | None:
+        """What is sent most: stages a batch that needs nothing but its offsets. None leaves it to `check` and
+        `accepted`. Only clients may be wrong about the time."""
+        size_bytes = len(batch)
+        if size_bytes > config.usual_bytes_max:
             return None
+        now_ms = self._clock.now_ms()
+        base_offset, is_client = self.end_offset, origin is _CLIENT
         admitted = kernel.admit_batch(
             batch,
-            self.end_offset,
+            base_offset,
             leader_epoch,
             config.is_compacted,
             now_ms,
-            config.message_timestamp_before_max_ms,
-            config.message_timestamp_after_max_ms,
+            config.message_timestamp_before_max_ms if is_client else LONG_MAX,
+            config.message_timestamp_after_max_ms if is_client else LONG_MAX,
         )
         if admitted is None:
             return None
-        return self._admitted(batch, admitted, leader_epoch, Origin.CLIENT, now_ms, config)
-
-    def check(self, batch: Buffer, config: LogConfig) -> BatchCheck:
-        if not batch:
-            raise InvalidRecords("there is no batch to append")
-        return BatchCheck(memoryview(batch), config, self._clock.now_ms(), Origin.CLIENT)
-
-    def _admitted(
-        self,
-        batch: Buffer,
-        admitted: AdmittedBatch,
-        leader_epoch: LeaderEpoch,
-        origin: Origin,
-        now_ms: TimestampMs,
-        config: LogConfig,
-    ) -> Appended:
-        """Stages a batch that has been checked and has its offsets. Should it be refused now, they do no harm."""
         last_offset, max_timestamp, count, header = admitted
+        # Should it be refused from here on, the offsets that it has been given do no harm.
         if header is not None:
             duplicate = self._producers.check(header, origin=origin)
             if duplicate:
                 return Appended(duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, True)
-        size_bytes = len(batch)
         if size_bytes > config.segment_bytes_max:
             raise _too_large(size_bytes, config)
-        base_offset = self.end_offset
         staged = self._staged_with_room(size_bytes, max_timestamp, last_offset, now_ms)
         self._stage(staged, batch, (last_offset, size_bytes, max_timestamp, count), leader_epoch, header)
         return _new_tuple(Appended, (base_offset, last_offset, NO_TIMESTAMP, False))
+
+    def check(self, batch: Buffer, config: LogConfig) -> BatchCheck:
+        if not batch:
+            raise InvalidRecords("there is no batch to append")
+        return BatchCheck(memoryview(batch), config, self._clock.now_ms(), _CLIENT)
 
     def accepted(
         self, accepted: Sequence[AcceptedBatch], leader_epoch: LeaderEpoch, config: LogConfig, origin: Origin

@@ -226,7 +226,8 @@ class _PendingCommit:
     def settle(self, codes: list[ErrorCode] | ErrorCode) -> None:
         """The errors of the offsets, in their order, or one for all of them."""
         request, all_refused = self._request, self._refused
-        codes = _each(codes, request.version, len(self.offsets))
+        if not isinstance(codes, list):
+            codes = _each(codes, request.version, len(self.offsets))
         if any(codes):
             for code in filter(None, codes):
                 request.add_error(code)

@@ -50,21 +50,18 @@ class Cost(NamedTuple):
 
 
 LIMITS = {
-    "Produce": Cost(59, 79, 3),
-    "Produce by name, acks=1": Cost(58, 79, 3),
-    "Produce, idempotent": Cost(77, 105, 3),
-    "Produce to a Fetch that waits": Cost(103, 149, 5),
-    "Fetch of many records": Cost(62, 80, 9),
-    "Fetch of many records in a session": Cost(70, 88, 9),
-    "Fetch of few records in a session": Cost(55, 67, 3),
-    "Fetch of nothing": Cost(27, 39, 2),
-    "Fetch of nothing in a session": Cost(35, 47, 2),
-    "OffsetCommit": Cost(120, 184, 3),
+    "Produce": Cost(56, 70, 3),
+    "Produce by name, acks=1": Cost(56, 74, 3),
+    "Produce, idempotent": Cost(74, 103, 3),
+    "Produce to a Fetch that waits": Cost(98, 135, 5),
+    "Fetch of many records": Cost(60, 78, 9),
+    "Fetch of many records in a session": Cost(68, 86, 9),
+    "Fetch of few records in a session": Cost(53, 66, 3),
+    "Fetch of nothing": Cost(25, 37, 2),
+    "Fetch of nothing in a session": Cost(33, 44, 2),
+    "OffsetCommit": Cost(95, 170, 3),
 }
-"""With CPython 3.11 and uvloop 0.23. A Produce that a Fetch waits for is both requests together.
-
-Since every request goes one road, none enters more frames than before, but most allocate some 10 objects more: a
-`Request`, the request object and its parts, and the result (docs/decisions/0011)."""
+"""With CPython 3.11 and uvloop 0.23. A Produce that a Fetch waits for is both requests together."""
 ALLOCATIONS_COUNTED_WITH = (3, 11)
 """Other versions of Python allocate more or less for the same code."""
 ALLOCATIONS_SLACK = 2

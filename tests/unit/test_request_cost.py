@@ -50,10 +50,10 @@ class Cost(NamedTuple):
 
 
 LIMITS = {
-    "Produce": Cost(56, 70, 3),
+    "Produce": Cost(56, 74, 3),
     "Produce by name, acks=1": Cost(56, 74, 3),
     "Produce, idempotent": Cost(74, 103, 3),
-    "Produce to a Fetch that waits": Cost(98, 135, 5),
+    "Produce to a Fetch that waits": Cost(98, 139, 5),
     "Fetch of many records": Cost(60, 78, 9),
     "Fetch of many records in a session": Cost(68, 86, 9),
     "Fetch of few records in a session": Cost(53, 66, 3),

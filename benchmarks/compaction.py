@@ -10,7 +10,7 @@ from barnabas.base.clock import SystemClock
 from barnabas.base.errors import DiskFailed
 from barnabas.base.filesystem import LocalFileSystem
 from barnabas.records.columns import encode_batches
-from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.compaction.cleaner import LogCleaner
 from barnabas.storage.settings import LogConfig, LogManagerConfig
 from barnabas.storage.work import perform
 from benchmarks.logs import make_columns, open_at

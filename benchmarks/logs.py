@@ -9,9 +9,9 @@ from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import Codec
 from barnabas.records.columns import encode_batches
 from barnabas.records.results import Columns
-from barnabas.storage.handles import Handles
-from barnabas.storage.log import Log
-from barnabas.storage.recovery import RecoveryReport, open_log
+from barnabas.storage.log.log import Log
+from barnabas.storage.log.recovery import RecoveryReport, open_log
+from barnabas.storage.segment.handles import Handles
 from barnabas.storage.settings import LogConfig
 
 VALUE_BYTES = 100

@@ -13,7 +13,7 @@ from uuid import UUID
 from barnabas.base.clock import SystemClock
 from barnabas.base.filesystem import LocalFileSystem
 from barnabas.base.ids import TopicPartition
-from barnabas.storage.manager import LogManager
+from barnabas.storage.directories.manager import LogManager
 from barnabas.storage.settings import LogConfig, LogManagerConfig
 from benchmarks.logs import make_batch
 from benchmarks.report import Report

@@ -4,7 +4,7 @@ import shutil
 import tempfile
 from random import Random
 
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from barnabas.storage.settings import LogConfig
 from benchmarks.logs import make_batch, open_at
 from benchmarks.report import Report, alternating_medians

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from barnabas.client.fetched import ConsumedRecord
+from barnabas.client.reading.fetched import ConsumedRecord
 from examples.metrics.fleet import WINDOW_MS, ExpectedAlert
 
 _PERCENTILES: Final = (50, 95, 99)

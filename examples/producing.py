@@ -22,7 +22,7 @@ from barnabas.cli.output import complain, plural, progress, say
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, Bootstrap, with_cluster
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
-from barnabas.client.producer import Producer
+from barnabas.client.producing.producer import Producer
 
 _SEED: Final = 7
 _RECORDS: Final = 10_000

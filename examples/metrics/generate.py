@@ -14,7 +14,7 @@ from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.output import complain, plural, progress, say
 from barnabas.client.cluster import Cluster
-from barnabas.client.producer import Producer
+from barnabas.client.producing.producer import Producer
 from barnabas.wire.errors import KafkaError
 from examples.metrics.fleet import OUTPUT_TOPICS, RATE_MIN, TOPIC, TOPIC_PARTITIONS, Fleet, GeneratedRecord, generate
 from examples.producing import Topic, create_missing

@@ -14,11 +14,11 @@ from barnabas.client.admin import Admin
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.cluster import Cluster
 from barnabas.client.configs import ConfigSource, Resource, ResourceType, alter_configs, describe_configs
-from barnabas.client.consumer import Consumer, ConsumerOptions
 from barnabas.client.errors import UnknownTopic
-from barnabas.client.fetched import ConsumedRecord
 from barnabas.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, Isolation, end_offsets, list_offsets, start_offsets
-from barnabas.client.producer import Producer, ProducerOptions
+from barnabas.client.producing.producer import Producer, ProducerOptions
+from barnabas.client.reading.consumer import Consumer, ConsumerOptions
+from barnabas.client.reading.fetched import ConsumedRecord
 from barnabas.records.batch import Codec
 from barnabas.records.builder import Header
 from barnabas.testing import Broker

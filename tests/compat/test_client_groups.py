@@ -19,18 +19,8 @@ from barnabas.base.ids import TopicPartition
 from barnabas.client.admin import Admin
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.cluster import Cluster
-from barnabas.client.consumer import ConsumerOptions
 from barnabas.client.errors import UnknownTopic
-from barnabas.client.group_consumer import GroupConsumer
-from barnabas.client.group_offsets import (
-    OffsetAndMetadata,
-    commit_offsets,
-    committed_offsets,
-    committed_offsets_of,
-    delete_offsets,
-)
-from barnabas.client.group_options import GroupOptions, NoCommittedOffset, OffsetReset, RebalanceListener
-from barnabas.client.groups import (
+from barnabas.client.group.admin import (
     delete_group,
     delete_groups,
     describe_group,
@@ -38,7 +28,17 @@ from barnabas.client.groups import (
     list_groups,
     remove_members,
 )
-from barnabas.client.producer import Producer
+from barnabas.client.group.consumer import GroupConsumer
+from barnabas.client.group.offsets import (
+    OffsetAndMetadata,
+    commit_offsets,
+    committed_offsets,
+    committed_offsets_of,
+    delete_offsets,
+)
+from barnabas.client.group.options import GroupOptions, NoCommittedOffset, OffsetReset, RebalanceListener
+from barnabas.client.producing.producer import Producer
+from barnabas.client.reading.consumer import ConsumerOptions
 from barnabas.testing import Broker
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.kafka import KafkaNode

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.kafka import KafkaNode
-from tests.unit.test_docs_commands import PAGE, fill_examples, without_what_changes
+from tests.unit.project.test_docs_commands import PAGE, fill_examples, without_what_changes
 
 KAFKA_ONLY = [
     # Kafka has set this one by itself since 4.0, for all brokers.

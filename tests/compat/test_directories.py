@@ -16,18 +16,18 @@ from barnabas.base.filesystem import LocalFileSystem
 from barnabas.base.ids import TopicPartition
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.configs import ConfigSource, Resource, ResourceType, describe_configs
-from barnabas.client.producer import ProducerOptions
+from barnabas.client.producing.producer import ProducerOptions
 from barnabas.records.batch import Codec, split_batches
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.control import EndTransactionMarker, build_marker
 from barnabas.records.reader import read_records
-from barnabas.storage.log import Log
-from barnabas.storage.manager import LogManager
-from barnabas.storage.meta_properties import META_PROPERTIES, read_meta_properties
-from barnabas.storage.opening import OpeningReport
-from barnabas.storage.producer_state import Origin
+from barnabas.storage.directories.manager import LogManager
+from barnabas.storage.directories.meta_properties import META_PROPERTIES, read_meta_properties
+from barnabas.storage.directories.opening import OpeningReport
+from barnabas.storage.log.log import Log
+from barnabas.storage.producers.state import Origin
 from barnabas.storage.settings import LogConfig, LogManagerConfig
-from barnabas.storage.verify import verify_partition
+from barnabas.storage.tools.verify import verify_partition
 from tests.compat.test_kafka_files import PARTITIONS, as_consumed
 from tests.support.broker_process import BrokerProcess
 from tests.support.kafka import KafkaNode

@@ -16,12 +16,12 @@ import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from barnabas.cli.group_history import NOT_KEPT
+from barnabas.cli.group.history import NOT_KEPT
 from barnabas.testing import Broker
 from tests.support.command_line import run_line
 from tests.support.kafka import KafkaNode, wait_until
-from tests.unit.test_cli_group_docs import PAGE, comparable
-from tests.unit.test_docs_commands import fill_examples
+from tests.unit.cli.test_group_docs import PAGE, comparable
+from tests.unit.project.test_docs_commands import fill_examples
 
 PATIENCE_SECONDS = 60
 INTERRUPTED = 130

@@ -14,10 +14,10 @@ from barnabas.records.checksum import compute_crc
 from barnabas.records.control import read_batch_marker
 from barnabas.records.reader import read_records
 from barnabas.storage import checkpoints
-from barnabas.storage.batch_stream import walk_batch
-from barnabas.storage.meta_properties import read_meta_properties
-from barnabas.storage.producer_snapshot import decode_snapshot, encode_snapshot
-from barnabas.storage.transaction_index import AbortedTransaction, TransactionIndex
+from barnabas.storage.directories.meta_properties import read_meta_properties
+from barnabas.storage.producers.snapshot import decode_snapshot, encode_snapshot
+from barnabas.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
+from barnabas.storage.tools.batch_stream import walk_batch
 from tests.support.kafka import run_tools
 from tests.support.kafka_directory import (
     COMPACTED_TOPICS,

@@ -16,9 +16,9 @@ import pytest
 
 from barnabas.base.clock import ManualClock
 from barnabas.base.filesystem import LocalFileSystem
-from barnabas.storage.handles import Handles
-from barnabas.storage.log import Log
-from barnabas.storage.recovery import RecoveryReport, open_log
+from barnabas.storage.log.log import Log
+from barnabas.storage.log.recovery import RecoveryReport, open_log
+from barnabas.storage.segment.handles import Handles
 from tests.support.killed_writer import LEADER_EPOCH, PARTITION, STORIES, open_story, story_batches
 from tests.support.log_model import (
     ModelBatch,

@@ -20,10 +20,10 @@ from barnabas.base.ids import NO_EPOCH, TopicPartition
 from barnabas.records.builder import BatchBuilder
 from barnabas.sim.disk import SimulatedDisk
 from barnabas.storage.checkpoints import read_offsets
-from barnabas.storage.directories import AllDirectoriesOffline
-from barnabas.storage.directory import LogDirectory
-from barnabas.storage.log import Log
-from barnabas.storage.manager import LogManager
+from barnabas.storage.directories.directories import AllDirectoriesOffline
+from barnabas.storage.directories.directory import LogDirectory
+from barnabas.storage.directories.manager import LogManager
+from barnabas.storage.log.log import Log
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.work import Work, perform
 from barnabas.wire.errors import ErrorCode, KafkaError

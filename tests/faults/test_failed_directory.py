@@ -16,7 +16,7 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.health import BrokerState
-from barnabas.storage.directories import AllDirectoriesOffline
+from barnabas.storage.directories.directories import AllDirectoriesOffline
 from tests.support.failing_files import Call, FailingFiles
 from tests.support.two_directories import BIG, Serving, TwoDirectories
 

@@ -10,7 +10,7 @@ from random import Random
 from barnabas.base.filesystem import read_file
 from barnabas.sim.disk import SimulatedDisk
 from barnabas.storage.checkpoints import CLEAN_SHUTDOWN
-from barnabas.storage.meta_properties import META_PROPERTIES
+from barnabas.storage.directories.meta_properties import META_PROPERTIES
 from barnabas.wire.apis import ApiKey
 from tests.support.broker_parts import ServedBroker
 from tests.support.simulated_broker import LOG_DIRECTORY, Machine, produce, stored_values

@@ -13,7 +13,7 @@ import pytest
 from barnabas.base.filesystem import LocalFileSystem
 from barnabas.records.batch import read_header
 from barnabas.records.reader import read_records
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from tests.support.killed_writer import LEADER_EPOCH, keyed_batch, open_story, story_batches
 from tests.support.log_model import (
     ModelBatch,

@@ -11,7 +11,7 @@ from uuid import UUID
 from barnabas.base.filesystem import read_file
 from barnabas.metadata.deletions import Deletions
 from barnabas.storage.checkpoints import PARTITION_METADATA, read_partition_metadata
-from barnabas.storage.meta_properties import META_PROPERTIES
+from barnabas.storage.directories.meta_properties import META_PROPERTIES
 from barnabas.wire.apis import ApiKey
 from tests.support.broker_parts import ServedBroker
 from tests.support.simulated_broker import LOG_DIRECTORY, READING, Machine, MortalTable, produce, stored_values

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.pipeline import _metrics_address
-from barnabas.cli.pipeline_view import LineScreen, line, summary
+from barnabas.cli.pipeline.commands import _metrics_address
+from barnabas.cli.pipeline.view import LineScreen, line, summary
 from barnabas.cli.remote import CommandFailed
 from barnabas.pipelines.metrics import MetricsServer, PipelineMetrics
 from barnabas.pipelines.progress import QueryView

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.fetched import ConsumedRecord
+from barnabas.client.reading.fetched import ConsumedRecord
 from barnabas.pipelines import class_data
 from barnabas.pipelines.java import JavaUnusable, find_java
 from examples.demo_results import Alert, dead_letter_origins, differences, latencies_of, read_alert, record_latencies

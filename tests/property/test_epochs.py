@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.storage.checkpoints import decode_leader_epochs, encode_leader_epochs
-from barnabas.storage.epochs import EpochEnd, EpochEntry, LeaderEpochs
+from barnabas.storage.log.epochs import EpochEnd, EpochEntry, LeaderEpochs
 
 operations = st.one_of(
     st.tuples(st.just("lead"), st.integers(1, 3), st.integers(1, 4)),

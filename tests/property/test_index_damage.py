@@ -17,14 +17,14 @@ from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import Codec
 from barnabas.sim.disk import SimulatedDisk
-from barnabas.storage.expiry import delete_due_segments
-from barnabas.storage.handles import Handles
-from barnabas.storage.log import Log
-from barnabas.storage.overlay import OverlayFileSystem
-from barnabas.storage.recovery import RecoveryReport, open_log
-from barnabas.storage.reindexing import Reindexing
+from barnabas.storage.log.expiry import delete_due_segments
+from barnabas.storage.log.log import Log
+from barnabas.storage.log.recovery import RecoveryReport, open_log
+from barnabas.storage.log.reindexing import Reindexing
+from barnabas.storage.segment.handles import Handles
+from barnabas.storage.segment.timestamp_lookup import FoundTimestamp
 from barnabas.storage.settings import LogConfig
-from barnabas.storage.timestamp_lookup import FoundTimestamp
+from barnabas.storage.tools.overlay import OverlayFileSystem
 from tests.support.log_model import data_batch
 
 DIRECTORY = "data/orders-0"

@@ -20,14 +20,14 @@ from barnabas.base.errors import DiskFailed, DiskFull
 from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import BatchHeader, Codec
 from barnabas.sim.disk import SimulatedDisk
-from barnabas.storage.expiry import delete_due_segments
-from barnabas.storage.flush import FlushPlan
-from barnabas.storage.handles import Handles
-from barnabas.storage.producer_state import Duplicate, Origin, ProducerState, check_batch
-from barnabas.storage.recovery import RecoveryReport, open_log
+from barnabas.storage.log.expiry import delete_due_segments
+from barnabas.storage.log.flush import FlushPlan
+from barnabas.storage.log.recovery import RecoveryReport, open_log
+from barnabas.storage.log.truncation import Truncation
+from barnabas.storage.producers.state import Duplicate, Origin, ProducerState, check_batch
+from barnabas.storage.segment.handles import Handles
+from barnabas.storage.segment.slices import FileSlice
 from barnabas.storage.settings import LogConfig
-from barnabas.storage.slices import FileSlice
-from barnabas.storage.truncation import Truncation
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.log_model import (
     ModelBatch,

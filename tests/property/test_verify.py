@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from barnabas.base.clock import ManualClock
 from barnabas.base.filesystem import LocalFileSystem
-from barnabas.storage.overlay import OverlayFileSystem
-from barnabas.storage.repair import repair
-from barnabas.storage.verify_directory import find_target, verify_target
+from barnabas.storage.tools.overlay import OverlayFileSystem
+from barnabas.storage.tools.repair import repair
+from barnabas.storage.tools.verify_directory import find_target, verify_target
 from tests.support.sample_log import START_MS, make_sample
 
 FILES = LocalFileSystem()

@@ -43,6 +43,6 @@ for seed in "$@"; do
     echo "fuzzing with seed $seed"
     "$python" -m pytest -q -p no:cacheprovider --capture=sys --hypothesis-seed="$seed" \
         tests/unit/test_kernel_*.py tests/unit/test_codecs_*.py \
-        tests/unit/test_net_framed_range.py tests/property/test_kernel.py tests/property/test_codecs.py
+        tests/unit/net/test_framed_range.py tests/property/test_kernel.py tests/property/test_codecs.py
 done
 echo "the sanitizers found nothing"

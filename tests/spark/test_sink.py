@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.client.blocking import BlockingClient
-from barnabas.client.partitioner import partition_for_key
+from barnabas.client.producing.partitioner import partition_for_key
 from barnabas.testing import Broker
 from tests.spark.written import Written, read_topic
 from tests.support.kafka import KafkaNode

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from barnabas.base.ids import TopicPartition
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.configs import Resource, ResourceType, alter_configs
-from barnabas.client.producer import Producer, ProducerOptions
+from barnabas.client.producing.producer import Producer, ProducerOptions
 from barnabas.records.batch import Codec
 from barnabas.records.builder import Header
 from barnabas.testing import Broker

@@ -29,7 +29,7 @@ from barnabas.metadata.table import MemoryTable
 from barnabas.net.replies import BUFFER_TYPES, ReplySlot
 from barnabas.records.builder import BatchBuilder
 from barnabas.replication.partition import Partition
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.codecs import Codecs, default_codecs
 from barnabas.wire.framing import LENGTH_BYTES, parse_response_header, request_start

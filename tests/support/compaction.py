@@ -13,13 +13,13 @@ from barnabas.records.builder import BatchBuilder, Record
 from barnabas.records.control import EndTransactionMarker, build_marker
 from barnabas.records.reader import read_records
 from barnabas.sim.disk import SimulatedDisk
-from barnabas.storage.cleaner import LogCleaner
-from barnabas.storage.handles import Handles
-from barnabas.storage.log import Log
-from barnabas.storage.producer_state import Origin
-from barnabas.storage.recovery import open_log
+from barnabas.storage.compaction.cleaner import LogCleaner
+from barnabas.storage.log.log import Log
+from barnabas.storage.log.recovery import open_log
+from barnabas.storage.log.staging import Appended
+from barnabas.storage.producers.state import Origin
+from barnabas.storage.segment.handles import Handles
 from barnabas.storage.settings import LogConfig, LogManagerConfig
-from barnabas.storage.staging import Appended
 
 DIRECTORY = "/data"
 PARTITION = TopicPartition("accounts", 0)

@@ -22,11 +22,11 @@ from barnabas.base.filesystem import FileSystem, LocalFileSystem
 from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import read_header
 from barnabas.records.builder import BatchBuilder
-from barnabas.storage.cleaner import LogCleaner
-from barnabas.storage.handles import Handles
-from barnabas.storage.log import Log
-from barnabas.storage.producer_state import Origin
-from barnabas.storage.recovery import RecoveryReport, open_log
+from barnabas.storage.compaction.cleaner import LogCleaner
+from barnabas.storage.log.log import Log
+from barnabas.storage.log.recovery import RecoveryReport, open_log
+from barnabas.storage.producers.state import Origin
+from barnabas.storage.segment.handles import Handles
 from barnabas.storage.settings import LogConfig, LogManagerConfig
 from barnabas.storage.work import perform
 from tests.support.log_model import data_batch, marker_batch

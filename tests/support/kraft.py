@@ -10,7 +10,7 @@ from barnabas.base.clock import ManualClock
 from barnabas.base.filesystem import LocalFileSystem
 from barnabas.base.ids import TopicPartition
 from barnabas.records.builder import BatchBuilder
-from barnabas.storage.manager import LogManager
+from barnabas.storage.directories.manager import LogManager
 from barnabas.storage.settings import LogConfig, LogManagerConfig
 from barnabas.wire.primitives import INT32, INT64, nullable_string, tagged_fields, unsigned_varint
 

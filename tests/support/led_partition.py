@@ -11,7 +11,7 @@ from barnabas.base.uuid import ZERO_UUID
 from barnabas.replication.partition import Partition
 from barnabas.replication.tick import AppendTick
 from barnabas.replication.waiting import ALL_ACKS, FOREVER
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from barnabas.storage.settings import LogConfig
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.log_model import data_batch

@@ -11,9 +11,9 @@ from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import split_batches
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.reader import read_records
-from barnabas.storage.log import Log
-from barnabas.storage.manager import LogManager
-from barnabas.storage.opening import OpeningReport
+from barnabas.storage.directories.manager import LogManager
+from barnabas.storage.directories.opening import OpeningReport
+from barnabas.storage.log.log import Log
 from barnabas.storage.settings import LogConfig, LogManagerConfig
 from barnabas.storage.work import InlineWorkers, Workers
 

@@ -13,11 +13,11 @@ from barnabas.records.builder import BatchBuilder
 from barnabas.records.checksum import rewrite
 from barnabas.records.control import EndTransactionMarker, build_marker, read_batch_marker
 from barnabas.records.reader import read_records
-from barnabas.storage.epochs import EpochEntry
-from barnabas.storage.log import Log
-from barnabas.storage.producer_state import ProducedBatch, ProducerState
-from barnabas.storage.timestamp_lookup import FoundTimestamp
-from barnabas.storage.transaction_index import AbortedTransaction
+from barnabas.storage.log.epochs import EpochEntry
+from barnabas.storage.log.log import Log
+from barnabas.storage.producers.state import ProducedBatch, ProducerState
+from barnabas.storage.segment.timestamp_lookup import FoundTimestamp
+from barnabas.storage.segment.transaction_index import AbortedTransaction
 
 
 class ModelBatch(NamedTuple):

@@ -25,11 +25,11 @@ from barnabas.storage.checkpoints import (
     write_offsets,
     write_partition_metadata,
 )
-from barnabas.storage.handles import Handles
-from barnabas.storage.log import Log
-from barnabas.storage.meta_properties import META_PROPERTIES, MetaProperties, write_meta_properties
-from barnabas.storage.producer_state import Origin
-from barnabas.storage.recovery import open_log
+from barnabas.storage.directories.meta_properties import META_PROPERTIES, MetaProperties, write_meta_properties
+from barnabas.storage.log.log import Log
+from barnabas.storage.log.recovery import open_log
+from barnabas.storage.producers.state import Origin
+from barnabas.storage.segment.handles import Handles
 from barnabas.storage.settings import LogConfig
 
 ORDERS = TopicPartition("orders", 0)

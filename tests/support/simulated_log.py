@@ -8,12 +8,12 @@ from barnabas.base.clock import ManualClock
 from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import Codec
 from barnabas.sim.disk import SimulatedDisk
-from barnabas.storage.handles import Handles
-from barnabas.storage.log import Log
-from barnabas.storage.producer_state import Origin
-from barnabas.storage.recovery import RecoveryReport, open_log
+from barnabas.storage.log.log import Log
+from barnabas.storage.log.recovery import RecoveryReport, open_log
+from barnabas.storage.log.staging import Appended
+from barnabas.storage.producers.state import Origin
+from barnabas.storage.segment.handles import Handles
 from barnabas.storage.settings import LogConfig
-from barnabas.storage.staging import Appended
 from tests.support.log_model import data_batch, marker_batch
 
 PARTITION = TopicPartition("orders", 0)

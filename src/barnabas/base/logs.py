@@ -2,7 +2,7 @@
 
     12:31:05.123 INFO    orders-0: truncated to offset 17                           on a terminal
     2026-05-01T12:31:05.123+02:00 INFO    orders-0: truncated to offset 17         text elsewhere
-    {"time": "2026-05-01T10:31:05.123Z", "level": "INFO", "logger": "barnabas.storage.log",
+    {"time": "2026-05-01T10:31:05.123Z", "level": "INFO", "logger": "barnabas.storage.log.log",
      "message": "orders-0: truncated to offset 17", "topic": "orders", "partition": 0}     JSON
 
 Whoever logs uses the standard library's loggers and hands ids over as fields, so that machines need not read prose:

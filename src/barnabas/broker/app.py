@@ -53,8 +53,8 @@ from barnabas.metadata.znodes import BrokerRegistration, Endpoint
 from barnabas.net.server import Listener, ServerOptions
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.tick import AppendTick
-from barnabas.storage.manager import LogManager
-from barnabas.storage.opening import OpeningProgress, OpeningReport
+from barnabas.storage.directories.manager import LogManager
+from barnabas.storage.directories.opening import OpeningProgress, OpeningReport
 
 logger = logging.getLogger(__name__)
 

@@ -53,11 +53,11 @@ from barnabas.replication.log_starts import LogStarts
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.tick import AppendTick
-from barnabas.storage.directory import LogDirectory
-from barnabas.storage.manager import LogManager
-from barnabas.storage.opening import OpeningProgress, OpeningReport
+from barnabas.storage.directories.directory import LogDirectory
+from barnabas.storage.directories.manager import LogManager
+from barnabas.storage.directories.opening import OpeningProgress, OpeningReport
+from barnabas.storage.directories.strays import KnownPartitions
 from barnabas.storage.settings import LogConfig
-from barnabas.storage.strays import KnownPartitions
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from barnabas.base.tasks import Tasks
 from barnabas.broker.audit import partitions_text
 from barnabas.metadata.image import INTERNAL_TOPICS, ClusterImage
 from barnabas.metadata.topics import TopicWriter
-from barnabas.storage.directory import CLUSTER_METADATA
+from barnabas.storage.directories.directory import CLUSTER_METADATA
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from barnabas.storage.directory import LogDirectory
+from barnabas.storage.directories.directory import LogDirectory
 
 
 class BrokerState(Enum):

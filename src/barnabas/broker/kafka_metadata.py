@@ -23,10 +23,10 @@ from barnabas.base.properties import InvalidProperties, parse_properties, render
 from barnabas.metadata.kraft import KraftMetadata, UnreadableKraftRecord
 from barnabas.records.control import ControlType, read_control_type
 from barnabas.records.reader import read_records
-from barnabas.storage.batch_stream import StreamedBatch, stream_batches
-from barnabas.storage.directory import CLUSTER_METADATA
-from barnabas.storage.meta_properties import META_PROPERTIES
+from barnabas.storage.directories.directory import CLUSTER_METADATA
+from barnabas.storage.directories.meta_properties import META_PROPERTIES
 from barnabas.storage.settings import LogConfig
+from barnabas.storage.tools.batch_stream import StreamedBatch, stream_batches
 
 ADOPTED: Final = "barnabas-adopted.properties"
 

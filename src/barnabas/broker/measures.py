@@ -16,10 +16,10 @@ from barnabas.metadata.image import INTERNAL_TOPICS
 from barnabas.net.counters import NetworkCounters
 from barnabas.records import kernel
 from barnabas.replication.replicas import Replicas
-from barnabas.storage.cleaner import LogCleaner
-from barnabas.storage.log import Log
-from barnabas.storage.manager import LogManager
-from barnabas.storage.traffic import TopicTraffic
+from barnabas.storage.compaction.cleaner import LogCleaner
+from barnabas.storage.directories.manager import LogManager
+from barnabas.storage.log.log import Log
+from barnabas.storage.log.traffic import TopicTraffic
 
 
 def measure_broker(metrics: Metrics, counters: NetworkCounters, replicas: Replicas, logs: LogManager) -> None:

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from barnabas.base.ids import NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from barnabas.replication.partition import Partition
-from barnabas.storage.timestamp_lookup import FoundTimestamp, TimestampLookup
+from barnabas.storage.segment.timestamp_lookup import FoundTimestamp, TimestampLookup
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 LATEST: Final = -1

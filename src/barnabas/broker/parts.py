@@ -16,8 +16,8 @@ from barnabas.broker.authorizer import AllowAll, Authorizer
 from barnabas.metadata.table import MemoryTable
 from barnabas.net.sockets import SocketNetwork
 from barnabas.net.stream import Network
-from barnabas.storage.descriptors import handles_capacity, raise_descriptor_limit
-from barnabas.storage.handles import Handles
+from barnabas.storage.directories.descriptors import handles_capacity, raise_descriptor_limit
+from barnabas.storage.segment.handles import Handles
 from barnabas.storage.work import ThreadWorkers, Workers
 from barnabas.wire.codecs import Codecs, default_codecs
 

@@ -47,10 +47,10 @@ from barnabas.storage.checkpoints import (
     read_offsets,
     read_partition_metadata,
 )
-from barnabas.storage.directory import LOCK, LogDirectory
-from barnabas.storage.meta_properties import META_PROPERTIES, read_meta_properties
-from barnabas.storage.producer_snapshot import SNAPSHOT_SUFFIX, CorruptSnapshot, read_snapshot
-from barnabas.storage.recognition import holds_log
+from barnabas.storage.directories.directory import LOCK, LogDirectory
+from barnabas.storage.directories.meta_properties import META_PROPERTIES, read_meta_properties
+from barnabas.storage.directories.recognition import holds_log
+from barnabas.storage.producers.snapshot import SNAPSHOT_SUFFIX, CorruptSnapshot, read_snapshot
 
 
 class MetadataLost(BarnabasError):  # noqa: N818 - a fact about directories, named as one

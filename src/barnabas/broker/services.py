@@ -24,7 +24,7 @@ from barnabas.metadata.topics import TopicWriter
 from barnabas.replication.admission import Admission
 from barnabas.replication.log_starts import LogStarts
 from barnabas.replication.replicas import Replicas
-from barnabas.storage.manager import LogManager
+from barnabas.storage.directories.manager import LogManager
 from barnabas.wire.codecs import Codecs
 from barnabas.wire.errors import ErrorCode, KafkaError
 

@@ -8,7 +8,7 @@ from barnabas.base.clock import Clock
 from barnabas.base.tasks import Tasks
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.workers import perform
-from barnabas.storage.manager import LogManager
+from barnabas.storage.directories.manager import LogManager
 
 INTERVAL_SECONDS: Final = 1.0
 

@@ -31,8 +31,8 @@ from barnabas.base.ids import Offset, TopicPartition
 from barnabas.cli.output import complain, human_bytes, plural, progress, say
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
-from barnabas.client.consumer import Consumer, ConsumerOptions
-from barnabas.client.producer import Producer
+from barnabas.client.producing.producer import Producer
+from barnabas.client.reading.consumer import Consumer, ConsumerOptions
 from barnabas.records.results import Columns
 
 RECORDS: Final = 1_000_000

@@ -17,7 +17,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Annotated, Final
 
 import typer
@@ -29,8 +29,19 @@ from barnabas.cli.output import complain
 
 INTERRUPTED: Final = 130
 _STANDARD_ERROR: Final = 2
-COMMANDS: Final = ("up", "topic", "group", "config", "cluster", "metadata", "log", "pipeline", "produce", "consume")
-"""Each is a module here: with an `app`, which is a group of commands, or with a function of its own name."""
+COMMANDS: Final = {
+    "up": "up",
+    "topic": "topic",
+    "group": "group.commands",
+    "config": "config",
+    "cluster": "cluster",
+    "metadata": "metadata",
+    "log": "log.commands",
+    "pipeline": "pipeline.commands",
+    "produce": "records.produce",
+    "consume": "records.consume",
+}
+"""The module of each: with an `app`, which is a group of commands, or with a function of the command's name."""
 
 
 def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
@@ -43,12 +54,16 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     )
     app.callback()(options)
     for name in names:
-        module = import_module(f"barnabas.cli.{name}")
+        module = _module_of(name)
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         else:
             app.command()(getattr(module, name))
     return app
+
+
+def _module_of(name: str) -> ModuleType:
+    return import_module(f"barnabas.cli.{COMMANDS[name]}")
 
 
 def _asked_for(arguments: Sequence[str]) -> Iterable[str]:
@@ -74,9 +89,7 @@ def _command_name(arguments: Sequence[str]) -> str | None:
 def _or_help(arguments: list[str]) -> list[str]:
     """`barnabas` alone, and a group of commands alone, show what there is."""
     name = _command_name(arguments)
-    is_group_alone = (
-        name in COMMANDS and arguments[-1] == name and hasattr(import_module(f"barnabas.cli.{name}"), "app")
-    )
+    is_group_alone = name in COMMANDS and arguments[-1] == name and hasattr(_module_of(name), "app")
     return [*arguments, "--help"] if is_group_alone or not arguments else arguments
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from barnabas.base.clock import SystemClock
-from barnabas.storage.findings import Finding, Severity
+from barnabas.storage.tools.findings import Finding, Severity
 
 if TYPE_CHECKING:
     from rich.console import Console

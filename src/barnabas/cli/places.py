@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from barnabas.base.ids import Offset, TopicPartition
-from barnabas.cli.start_point import StartKind, StartPoint
+from barnabas.cli.records.start_point import StartKind, StartPoint
 from barnabas.client.cluster import Cluster
 from barnabas.client.offsets import list_offsets, start_offsets
 

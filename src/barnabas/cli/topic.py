@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from barnabas.cli import completion
+from barnabas.cli.records.topic_records import Topic, delete_records
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandFailed, parse_assignments, with_cluster
-from barnabas.cli.topic_records import Topic, delete_records
 
 if TYPE_CHECKING:
     from barnabas.base.ids import TopicPartition

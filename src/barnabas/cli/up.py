@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from barnabas.base.clock import Clock
     from barnabas.broker.app import Broker
     from barnabas.broker.settings import BrokerSettings
-    from barnabas.storage.opening import OpeningProgress
+    from barnabas.storage.directories.opening import OpeningProgress
 
 logger = logging.getLogger(__name__)
 

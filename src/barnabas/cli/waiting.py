@@ -8,7 +8,7 @@ from typing import Final
 
 from barnabas.base.addresses import address_text
 from barnabas.cli.output import plural
-from barnabas.client.delivery_status import DeliveryStatus, Obstacle
+from barnabas.client.producing.delivery_status import DeliveryStatus, Obstacle
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 SILENT_SECONDS: Final = 2.0

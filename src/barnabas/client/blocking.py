@@ -24,12 +24,12 @@ import uvloop
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.client.admin import BROKER_DEFAULT, Admin, CreatedTopic
 from barnabas.client.cluster import Cluster, ClusterOptions
-from barnabas.client.consumer import Consumer, ConsumerOptions
-from barnabas.client.fetched import ConsumedRecord
-from barnabas.client.group_offsets import OffsetAndMetadata, commit_offsets, committed_offsets
+from barnabas.client.group.offsets import OffsetAndMetadata, commit_offsets, committed_offsets
 from barnabas.client.metadata import TopicMetadata
 from barnabas.client.offsets import Isolation, end_offsets, start_offsets
-from barnabas.client.producer import Delivered, Delivery, Producer, ProducerOptions
+from barnabas.client.producing.producer import Delivered, Delivery, Producer, ProducerOptions
+from barnabas.client.reading.consumer import Consumer, ConsumerOptions
+from barnabas.client.reading.fetched import ConsumedRecord
 
 _STOP_SECONDS_MAX: Final = 10.0
 

@@ -31,8 +31,8 @@ from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import InvalidSetting
 from barnabas.base.ids import TopicPartition
 from barnabas.client.connection import BrokerConnection, ConnectionOptions
-from barnabas.client.coordinators import MOVED, Coordinators
 from barnabas.client.errors import ClusterUnreachable, UnknownTopic
+from barnabas.client.group.coordinators import MOVED, Coordinators
 from barnabas.client.metadata import ClusterView, TopicMetadata
 from barnabas.net.buffers import ReceiveBuffers
 from barnabas.net.errors import ConnectFailed, NetworkFailed

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.cluster import ClusterOptions
-from barnabas.client.producer import Delivery, Producer, ProducerOptions
+from barnabas.client.producing.producer import Delivery, Producer, ProducerOptions
 from barnabas.spark.clients import shared_client
 from barnabas.wire.errors import ErrorCode, KafkaError
 

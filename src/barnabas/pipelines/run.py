@@ -41,7 +41,7 @@ from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.client.cluster import ClusterOptions
-from barnabas.client.group_offsets import committed_offsets
+from barnabas.client.group.offsets import committed_offsets
 from barnabas.client.offsets import end_offsets
 from barnabas.net.errors import NetworkFailed
 from barnabas.pipelines.compile import Compiler, NotCompiled

@@ -24,8 +24,8 @@ from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.client.blocking import BlockingClient
-from barnabas.client.consumer import Consumer, ConsumerOptions
 from barnabas.client.offsets import EARLIEST, Isolation, end_offsets, start_offsets
+from barnabas.client.reading.consumer import Consumer, ConsumerOptions
 from barnabas.pipelines.clients import worker_client
 from barnabas.records.arrow import to_arrow
 

@@ -29,8 +29,8 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.filesystem import Buffer
 from barnabas.base.tasks import Tasks
 from barnabas.replication.partition import Partition
-from barnabas.storage.staging import Appended
-from barnabas.storage.validate import BatchCheck
+from barnabas.storage.log.staging import Appended
+from barnabas.storage.log.validate import BatchCheck
 
 BATCH_COST_MAX: Final = 1 << 20
 """What one batch may cost on the loop (`BatchCheck.advance`): a millisecond or two, about four with gzip."""

@@ -14,7 +14,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.base.tasks import Tasks
 from barnabas.replication.workers import perform
-from barnabas.storage.manager import LogManager
+from barnabas.storage.directories.manager import LogManager
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 

@@ -37,16 +37,16 @@ from barnabas.base.filesystem import Buffer
 from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset, SteadyMs, TimestampMs, TopicPartition
 from barnabas.replication.tick import AppendTick
 from barnabas.replication.waiting import ALL_ACKS, FOREVER, Waiters, WhenCommitted
-from barnabas.storage.batch_search import BatchSearch, search_batch
-from barnabas.storage.epochs import UNKNOWN_END, EpochEnd
-from barnabas.storage.log import Log
-from barnabas.storage.producer_state import Origin, ProducerState
+from barnabas.storage.log.epochs import UNKNOWN_END, EpochEnd
+from barnabas.storage.log.log import Log
+from barnabas.storage.log.staging import Appended
+from barnabas.storage.log.validate import AcceptedBatch, BatchCheck
+from barnabas.storage.producers.state import Origin, ProducerState
+from barnabas.storage.segment.batch_search import BatchSearch, search_batch
+from barnabas.storage.segment.slices import FileSlice
+from barnabas.storage.segment.timestamp_lookup import TimestampLookup
+from barnabas.storage.segment.transaction_index import AbortedTransaction as StoredAborted
 from barnabas.storage.settings import LogConfig
-from barnabas.storage.slices import FileSlice
-from barnabas.storage.staging import Appended
-from barnabas.storage.timestamp_lookup import TimestampLookup
-from barnabas.storage.transaction_index import AbortedTransaction as StoredAborted
-from barnabas.storage.validate import AcceptedBatch, BatchCheck
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.fetch import AbortedTransaction, FetchResult
 

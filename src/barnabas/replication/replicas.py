@@ -37,11 +37,11 @@ from barnabas.metadata.image import Partition as PartitionImage
 from barnabas.replication.partition import Partition
 from barnabas.replication.tick import AppendTick
 from barnabas.replication.workers import perform
-from barnabas.storage.log import Log
-from barnabas.storage.manager import LogManager
-from barnabas.storage.opening import OpenedLog
+from barnabas.storage.directories.manager import LogManager
+from barnabas.storage.directories.opening import OpenedLog
+from barnabas.storage.log.log import Log
+from barnabas.storage.log.traffic import TopicTraffic
 from barnabas.storage.settings import LogConfig
-from barnabas.storage.traffic import TopicTraffic
 from barnabas.storage.work import Job, Work
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch, NodeEndpoint

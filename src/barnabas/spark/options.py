@@ -16,7 +16,7 @@ from barnabas.base.ids import Offset, TimestampMs, TopicPartition, topic_name_pr
 from barnabas.client.cluster import ClusterOptions, parse_address
 from barnabas.client.connection import ConnectionOptions
 from barnabas.client.offsets import EARLIEST, LATEST, Isolation
-from barnabas.client.ranges import RangeOptions
+from barnabas.client.reading.ranges import RangeOptions
 from barnabas.spark import option_names as names
 from barnabas.spark.offsets import parse_assignment, parse_offsets
 

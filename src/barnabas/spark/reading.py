@@ -20,9 +20,9 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Offset
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.errors import UnknownTopic
-from barnabas.client.fetched import FetchedRun
 from barnabas.client.offsets import end_offsets, start_offsets
-from barnabas.client.ranges import OffsetOutOfRange, RangeReader
+from barnabas.client.reading.fetched import FetchedRun
+from barnabas.client.reading.ranges import OffsetOutOfRange, RangeReader
 from barnabas.records.batch import LOG_APPEND_TIME
 from barnabas.records.columns import append_run
 from barnabas.records.kernel import ColumnDecoder, scan_batches

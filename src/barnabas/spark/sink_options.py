@@ -13,7 +13,7 @@ from typing import Final
 from barnabas.base.errors import InvalidSetting
 from barnabas.base.ids import topic_name_problem
 from barnabas.client.cluster import ClusterOptions
-from barnabas.client.sender import ACKS_ALL, ProducerOptions
+from barnabas.client.producing.sender import ACKS_ALL, ProducerOptions
 from barnabas.records.batch import Codec
 from barnabas.spark.option_names import SOURCE_OPTIONS, check_names
 from barnabas.spark.options import OptionReader

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.client.cluster import Cluster
-from barnabas.client.consumer import Consumer, ConsumerOptions
 from barnabas.client.offsets import LATEST, Isolation
+from barnabas.client.reading.consumer import Consumer, ConsumerOptions
 from barnabas.net.errors import NetworkFailed
 from barnabas.wire.errors import KafkaError
 

@@ -40,7 +40,7 @@ from barnabas.base.filesystem import FileSystem, read_file, replace_file
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.uuid import ZERO_UUID, parse_uuid, uuid_text
 from barnabas.records import kernel
-from barnabas.storage.epochs import EpochEntry
+from barnabas.storage.log.epochs import EpochEntry
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"

@@ -7,7 +7,7 @@ from typing import Final
 
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.broker import app
-from barnabas.client.consumer_protocol import decode_assignment
+from barnabas.client.group.consumer_protocol import decode_assignment
 from barnabas.groups.transitions import GroupState
 from barnabas.wire.errors import KafkaError, MalformedResponse
 

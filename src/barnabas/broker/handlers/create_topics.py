@@ -27,7 +27,7 @@ from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.metadata.placement import PARTITIONS_TOGETHER_MAX
 from barnabas.metadata.topics import TopicPlan, alike_name
-from barnabas.storage.directory import CLUSTER_METADATA
+from barnabas.storage.directories.directory import CLUSTER_METADATA
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.request_views import CreatableTopic, CreateTopicsRequest
 

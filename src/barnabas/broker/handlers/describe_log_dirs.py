@@ -16,8 +16,8 @@ from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
-from barnabas.storage.directory import LogDirectory
-from barnabas.storage.log import Log
+from barnabas.storage.directories.directory import LogDirectory
+from barnabas.storage.log.log import Log
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.request_views import DescribableLogDirTopic, DescribeLogDirsRequest
 

@@ -26,7 +26,7 @@ from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, PREFIX_BYTES, TRANSACTIONAL, Codec
 from barnabas.replication.partition import Partition
-from barnabas.storage.staging import Appended
+from barnabas.storage.log.staging import Appended
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch, NodeEndpoint
 from barnabas.wire.produce import (

@@ -16,7 +16,7 @@ help:
 	@echo "make lint        ruff, mypy and import-linter alone"
 	@echo "make format      rewrite the sources in the house's format"
 	@echo "make bench       the measurements of benchmarks/"
-	@echo "make docs        rewrite the generated pages"
+	@echo "make docs        rewrite the generated pages and pictures"
 	@echo "make sanitize    fuzz the compiled kernel under AddressSanitizer"
 	@echo "make clean       remove the environment and everything built"
 
@@ -82,6 +82,7 @@ docs: $(VENV)/.dev
 	@$(BIN)/python -m barnabas.cli.settings_page > docs/settings.md
 	@$(BIN)/python -m barnabas.cli.metrics_page > docs/metrics.md
 	@$(BIN)/python -m barnabas.pipelines.reference docs
+	@$(BIN)/python -m tests.unit.project.test_pictures
 
 sanitize: $(VENV)/.dev
 	@tests/sanitizer/run.sh

@@ -8,8 +8,10 @@ import pytest
 from barnabas.cli.pipeline.commands import _metrics_address
 from barnabas.cli.pipeline.view import LineScreen, line, summary
 from barnabas.cli.remote import CommandFailed
+from barnabas.pipelines.graph_svg import graph_svg
 from barnabas.pipelines.metrics import MetricsServer, PipelineMetrics
 from barnabas.pipelines.progress import QueryView
+from barnabas.pipelines.spec import read_pipeline
 from tests.pipelines.samples import VIEWS
 from tests.support.command_line import run_line
 
@@ -21,7 +23,15 @@ def test_explain_draws_text_and_picture(tmp_path: Path) -> None:
     file.write_text(VIEWS)
     said = run_line(f"barnabas pipeline explain {file} --svg {tmp_path}/views.svg", "127.0.0.1:1")
     assert "views.counts: views, users → counts (topic, append)" in said
-    assert (tmp_path / "views.svg").read_text().startswith("<svg")
+    picture = (tmp_path / "views.svg").read_text(encoding="utf-8")
+    assert picture == graph_svg(read_pipeline(VIEWS, "views.yaml"))
+
+
+def test_explain_says_when_the_picture_cannot_be_written(tmp_path: Path) -> None:
+    file = tmp_path / "views.yaml"
+    file.write_text(VIEWS)
+    said = run_line(f"barnabas pipeline explain {file} --svg {tmp_path}/none/views.svg", "127.0.0.1:1")
+    assert said.endswith(f"barnabas: cannot write {tmp_path}/none/views.svg: No such file or directory\n")
 
 
 def test_mistakes_are_lines_with_file_and_number(tmp_path: Path) -> None:

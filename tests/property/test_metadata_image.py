@@ -11,7 +11,6 @@ from barnabas.base.errors import BarnabasError
 from barnabas.metadata.configs import update_broker_configs, update_topic_configs
 from barnabas.metadata.identity import register_broker
 from barnabas.metadata.image import (
-    Broker,
     BrokerChanged,
     BrokerConfigsChanged,
     BrokerRemoved,
@@ -19,6 +18,7 @@ from barnabas.metadata.image import (
     ClusterImage,
     ControllerChanged,
     Partition,
+    RegisteredBroker,
     Topic,
     TopicChanged,
     TopicConfigsChanged,
@@ -111,7 +111,7 @@ changes = st.one_of(
         st.builds(topic_of, names, st.integers(0, 2), st.lists(st.integers(1, 2), max_size=3).map(tuple)),
     ),
     st.builds(TopicRemoved, names),
-    st.builds(BrokerChanged, st.builds(Broker, st.integers(1, 3), st.integers(1, 3), st.just(()))),
+    st.builds(BrokerChanged, st.builds(RegisteredBroker, st.integers(1, 3), st.integers(1, 3), st.just(()))),
     st.builds(BrokerRemoved, st.integers(1, 3)),
     st.builds(TopicConfigsChanged, names, st.dictionaries(names, names, max_size=2)),
     st.builds(BrokerConfigsChanged, st.sampled_from([None, 1, 2]), st.dictionaries(names, names, max_size=1)),
@@ -122,7 +122,7 @@ changes = st.one_of(
 def model_of(changes: list[Change]) -> ClusterImage:
     """The last change of each thing is what counts."""
     controller_id = None
-    brokers: dict[int, Broker] = {}
+    brokers: dict[int, RegisteredBroker] = {}
     topics: dict[str, Topic] = {}
     topic_configs = {}
     broker_configs = {}

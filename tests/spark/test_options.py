@@ -14,7 +14,7 @@ from barnabas.spark.options import (
     AtTimes,
     Everywhere,
     SourceOptions,
-    Subscription,
+    TopicChoice,
     parse_source_options,
 )
 
@@ -84,10 +84,10 @@ def test_a_time_for_all_goes_before_times_and_offsets() -> None:
 
 
 def test_subscriptions_are_of_three_kinds() -> None:
-    assert parse(subscribe=" a, b ,a").subscription == Subscription(topics=("a", "b"))
+    assert parse(subscribe=" a, b ,a").subscription == TopicChoice(topics=("a", "b"))
     for name, value, expected in [
-        ("subscribepattern", "a.*", Subscription(pattern="a.*")),
-        ("assign", '{"a":[1,0]}', Subscription(partitions=(A0, A1))),
+        ("subscribepattern", "a.*", TopicChoice(pattern="a.*")),
+        ("assign", '{"a":[1,0]}', TopicChoice(partitions=(A0, A1))),
     ]:
         given = {"kafka.bootstrap.servers": "h", name: value}
         assert parse_source_options(given, is_streaming=True).subscription == expected

@@ -15,6 +15,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from barnabas.base.buffers import BUFFER_TYPES
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.filesystem import LocalFileSystem
@@ -26,7 +27,7 @@ from barnabas.broker.parts import BrokerParts
 from barnabas.broker.request import Request
 from barnabas.broker.settings import BrokerSettings
 from barnabas.metadata.table import MemoryTable
-from barnabas.net.replies import BUFFER_TYPES, ReplySlot
+from barnabas.net.replies import ReplySlot
 from barnabas.records.builder import BatchBuilder
 from barnabas.replication.partition import Partition
 from barnabas.storage.log.log import Log

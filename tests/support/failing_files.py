@@ -14,7 +14,8 @@ import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from barnabas.base.filesystem import Buffer, LocalFile, LocalFileSystem, LocalLock, disk_error
+from barnabas.base.buffers import Buffer
+from barnabas.base.filesystem import LocalFile, LocalFileSystem, LocalLock, disk_error
 
 _NUMBER = re.compile(r"[0-9a-f]{20,}")
 _INDEX = re.compile(r"-\d+(?=/|$)")

@@ -5,9 +5,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import Any
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.clock import ManualClock
 from barnabas.base.errors import BarnabasError, DiskFailed
-from barnabas.base.filesystem import Buffer
 from barnabas.base.metrics import Metrics
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.groups.coordinator import GroupCoordinator

@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 
 import uvloop
 
+from barnabas.base.buffers import BUFFER_TYPES
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.filesystem import LocalFile
 from barnabas.net.connection import Connection
-from barnabas.net.replies import BUFFER_TYPES, Reply, ReplySlot
+from barnabas.net.replies import Reply, ReplySlot
 from barnabas.net.server import Listener, ListenerSpec, Server, ServerOptions
 from barnabas.net.sockets import SocketNetwork
 

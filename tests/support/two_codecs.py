@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from barnabas.base.buffers import Buffer
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.codecs import COMPILED, REFERENCE, Codecs, Declined, DecodedFrame
 from barnabas.wire.commit import decode_commit
-from barnabas.wire.fetch import Piece, decode_fetch
+from barnabas.wire.fetch import FetchPiece, decode_fetch
 from barnabas.wire.framing import parse_request_header
-from barnabas.wire.primitives import NO_TAGGED_FIELDS, Buffer, tagged_fields
+from barnabas.wire.primitives import NO_TAGGED_FIELDS, tagged_fields
 from barnabas.wire.produce import decode_produce
 
 CORRELATION_ID = 71
@@ -144,13 +145,13 @@ class FileRange:
         return (b"records " * (self.length // 8 + 1))[: self.length]
 
 
-def sent(frame: bytes | list[Piece]) -> bytes:
+def sent(frame: bytes | list[FetchPiece]) -> bytes:
     """What goes over the wire."""
     pieces = [frame] if isinstance(frame, bytes) else frame
     return b"".join(piece.read() if isinstance(piece, FileRange) else bytes(piece) for piece in pieces)  # type: ignore[arg-type]
 
 
-def assert_written_alike(write: Callable[[Codecs], bytes | list[Piece]]) -> bytes:
+def assert_written_alike(write: Callable[[Codecs], bytes | list[FetchPiece]]) -> bytes:
     """What both codecs write; a range is a piece of its own in either."""
     by_reference, by_compiled = write(REFERENCE), write(compiled())
     assert sent(by_compiled) == sent(by_reference)
@@ -158,6 +159,6 @@ def assert_written_alike(write: Callable[[Codecs], bytes | list[Piece]]) -> byte
     return sent(by_compiled)
 
 
-def _ranges(frame: bytes | list[Piece]) -> list[int]:
+def _ranges(frame: bytes | list[FetchPiece]) -> list[int]:
     """Their identities. One without a byte may be left out."""
     return [] if isinstance(frame, bytes) else [id(one) for one in frame if isinstance(one, FileRange) and one.length]

@@ -19,11 +19,10 @@ import stat
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import DirectoryLocked, DiskFailed, DiskFull
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _VECTOR_LENGTH_MAX: Final = 1024
 _WHOLE_FILE_EXCLUSIVELY: Final = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)  # struct flock

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-from barnabas.base.filesystem import Buffer
+from barnabas.base.buffers import Buffer
 from barnabas.base.ids import Offset
 from barnabas.groups.partitions import WhenCommitted
 from barnabas.replication.partition import Partition

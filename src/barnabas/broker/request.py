@@ -8,10 +8,11 @@ place (`authorizer`), from the caller here; every answer has room for a throttle
 from collections.abc import Callable, MutableMapping
 from typing import Final, Protocol
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import BarnabasError
 from barnabas.base.metrics import Histogram
 from barnabas.broker.caller import Caller
-from barnabas.net.replies import Buffer, Reply, ReplySlot, SlotOwner, release_ranges
+from barnabas.net.replies import Reply, ReplySlot, SlotOwner, release_ranges
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.framing import response_start
 

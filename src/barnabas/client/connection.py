@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import barnabas
+from barnabas.base.buffers import Buffer
 from barnabas.net.buffers import ReceiveBuffers
 from barnabas.net.channel import Channel
 from barnabas.net.errors import ConnectFailed
@@ -25,7 +26,7 @@ from barnabas.wire.fetch_request import FetchRequest, encode_fetch_request
 from barnabas.wire.fetch_response import FetchResponse, decode_fetch_response
 from barnabas.wire.framing import parse_response_header, request_start
 from barnabas.wire.messages import Message, decode_response, write_request
-from barnabas.wire.primitives import INT16, Buffer
+from barnabas.wire.primitives import INT16
 from barnabas.wire.produce_request import ProduceRequest, encode_produce_request
 from barnabas.wire.produce_response import ProduceResponse, decode_produce_response
 from barnabas.wire.values import Values

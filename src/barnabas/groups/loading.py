@@ -21,8 +21,8 @@ from functools import lru_cache
 from struct import Struct, unpack_from
 from typing import Final, TypeAlias
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import BarnabasError, CorruptBatch
-from barnabas.base.filesystem import Buffer
 from barnabas.base.ids import Offset
 from barnabas.base.logs import fields
 from barnabas.groups.partitions import LedPartition

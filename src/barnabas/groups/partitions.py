@@ -8,8 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final, Protocol, TypeAlias
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import BarnabasError
-from barnabas.base.filesystem import Buffer
 from barnabas.base.ids import Offset
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"

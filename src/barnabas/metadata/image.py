@@ -33,7 +33,7 @@ _Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class RegisteredBroker:
     """A live broker: one that is registered."""
 
     id: int
@@ -42,7 +42,7 @@ class Broker:
     rack: str | None = None
 
     @classmethod
-    def of(cls, registration: BrokerRegistration, epoch: int) -> "Broker":
+    def of(cls, registration: BrokerRegistration, epoch: int) -> "RegisteredBroker":
         return cls(registration.broker_id, epoch, registration.endpoints, registration.rack)
 
     def endpoint(self, listener: str) -> Endpoint | None:
@@ -113,7 +113,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class BrokerChanged:
-    broker: Broker
+    broker: RegisteredBroker
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +168,13 @@ Change: TypeAlias = (
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
     controller_id: int | None = None
-    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    brokers: Mapping[int, RegisteredBroker] = field(default_factory=dict)
     topics: Mapping[str, Topic] = field(default_factory=dict)
     topics_by_id: Mapping[UUID, Topic] = field(default_factory=dict)
     topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     broker_configs: Mapping[int | None, Mapping[str, str]] = field(default_factory=dict)
 
-    def broker(self, broker_id: int) -> Broker | None:
+    def broker(self, broker_id: int) -> RegisteredBroker | None:
         return self.brokers.get(broker_id)
 
     def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import BarnabasError
 from barnabas.wire.primitives import (
     INT32,
     INT64,
     UNREADABLE,
-    Buffer,
     read_count,
     read_nullable_string,
     read_string,

@@ -22,7 +22,6 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.pausing import in_slices
 from barnabas.metadata.errors import CorruptNode, NoNode
 from barnabas.metadata.image import (
-    Broker,
     BrokerChanged,
     BrokerConfigsChanged,
     BrokerRemoved,
@@ -30,6 +29,7 @@ from barnabas.metadata.image import (
     ClusterImage,
     ControllerChanged,
     Partition,
+    RegisteredBroker,
     Topic,
     TopicChanged,
     TopicConfigsChanged,
@@ -129,7 +129,7 @@ class ClusterReader:
             if node is None or registration is None:
                 changes.append(BrokerRemoved(int(name)))
             else:
-                changes.append(BrokerChanged(Broker.of(registration, node.stat.czxid)))
+                changes.append(BrokerChanged(RegisteredBroker.of(registration, node.stat.czxid)))
         return changes
 
     async def _read_topics(self, image: ClusterImage, due: _Due) -> list[Change]:

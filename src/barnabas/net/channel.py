@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from barnabas.base.addresses import address_text
+from barnabas.base.buffers import BUFFER_TYPES, Buffer
 from barnabas.net.buffers import ReceiveBuffers
 from barnabas.net.errors import ChannelClosed, ConnectFailed
 from barnabas.net.framing import FrameReceiver
-from barnabas.net.replies import BUFFER_TYPES, Buffer
 from barnabas.net.stream import Network
 from barnabas.wire.errors import MalformedResponse
 from barnabas.wire.framing import correlation_id_of

@@ -34,13 +34,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
+from barnabas.base.buffers import BUFFER_TYPES
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.net.budget import FrameBudget
 from barnabas.net.buffers import ReceiveBuffers
 from barnabas.net.counters import NetworkCounters
 from barnabas.net.framing import FrameReceiver
 from barnabas.net.idle import IdleWheel
-from barnabas.net.replies import BUFFER_TYPES, Piece, ReplySlot, release_ranges
+from barnabas.net.replies import ReplyPiece, ReplySlot, release_ranges
 from barnabas.net.sending import INLINED_REPLY_BYTES_MAX, Sender, inlined, make_sender
 from barnabas.net.wakefulness import Wakefulness
 
@@ -360,7 +361,7 @@ class Connection(FrameReceiver):
         if self._life not in _SERVING:
             return
         slots = self._slots
-        pieces: list[Piece] = []
+        pieces: list[ReplyPiece] = []
         has_ranges = False
         answered_bytes = 0
         while slots and slots[0].is_completed:
@@ -386,7 +387,7 @@ class Connection(FrameReceiver):
         if self._is_held:
             self._review_reading()
 
-    def _add_parts(self, parts: Sequence[Piece], pieces: list[Piece]) -> bool:
+    def _add_parts(self, parts: Sequence[ReplyPiece], pieces: list[ReplyPiece]) -> bool:
         """Adds a reply of several parts; whether there are ranges in it. In plain loops: a generator costs a call for
         each part."""
         size_bytes, has_ranges = 0, False
@@ -401,7 +402,7 @@ class Connection(FrameReceiver):
             pieces.append(piece)
         return has_ranges
 
-    def _send(self, pieces: list[Piece]) -> None:
+    def _send(self, pieces: list[ReplyPiece]) -> None:
         if self._sender is None:
             shared = self._shared
             self._sender = make_sender(self._transport, shared.loop, shared.executor, shared.counters, self)

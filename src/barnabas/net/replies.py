@@ -5,11 +5,10 @@ completed exactly once: with a reply, or with None where the protocol has none (
 """
 
 from collections.abc import Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
+from barnabas.base.buffers import BUFFER_TYPES, Buffer
 from barnabas.base.errors import BarnabasError
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class SendableFile(Protocol):
@@ -48,12 +47,9 @@ class SendableRange(Protocol):
     def release(self) -> None: ...
 
 
-Piece: TypeAlias = Buffer | SendableRange
-Reply: TypeAlias = Buffer | Sequence[Piece]
+ReplyPiece: TypeAlias = Buffer | SendableRange
+Reply: TypeAlias = Buffer | Sequence[ReplyPiece]
 """One frame with its length before it, as `barnabas.wire.framing` makes it. The buffers must not change afterwards."""
-
-BUFFER_TYPES: Final = (bytes, bytearray, memoryview)
-"""For `isinstance`, which builds a union anew each time it is given one."""
 
 
 def release_ranges(reply: Reply | None) -> None:

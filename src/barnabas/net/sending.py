@@ -27,11 +27,12 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Final, Protocol, TypeAlias
 
+from barnabas.base.buffers import BUFFER_TYPES
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.filesystem import disk_error
 from barnabas.net.counters import NetworkCounters
 from barnabas.net.framed_range import send_framed_range
-from barnabas.net.replies import BUFFER_TYPES, Piece, SendableRange
+from barnabas.net.replies import ReplyPiece, SendableRange
 
 _LOG = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class Sender:
     def is_idle(self) -> bool:
         return not self._queue
 
-    def push(self, pieces: Sequence[Piece]) -> None:
+    def push(self, pieces: Sequence[ReplyPiece]) -> None:
         for piece in pieces:
             if isinstance(piece, BUFFER_TYPES):
                 self._queue.append(memoryview(piece))
@@ -266,13 +267,13 @@ class SocketSender(Sender):
         self._has_taken_over = False
         self._is_awaiting = False
 
-    def push(self, pieces: Sequence[Piece]) -> None:
+    def push(self, pieces: Sequence[ReplyPiece]) -> None:
         if len(pieces) == 3 and not self._queue and self._can_send_at_once(*pieces):
             self._send_at_once(*pieces)  # type: ignore[arg-type] # as was just found
         else:
             super().push(pieces)
 
-    def _can_send_at_once(self, head: Piece, sendable: Piece, tail: Piece) -> bool:
+    def _can_send_at_once(self, head: ReplyPiece, sendable: ReplyPiece, tail: ReplyPiece) -> bool:
         if type(head) is not bytes or type(tail) is not bytes or isinstance(sendable, BUFFER_TYPES):
             return False
         if send_framed_range is None or self._is_closed or sendable.is_revoked or sendable.length > _TURN_BYTES_MAX:
@@ -416,7 +417,7 @@ def make_sender(
     return StreamSender(transport, loop, executor, counters, owner)
 
 
-def inlined(sendable: SendableRange, owner: SenderOwner) -> Piece:
+def inlined(sendable: SendableRange, owner: SenderOwner) -> ReplyPiece:
     """The range's bytes in memory, if they can be had without waiting; else the range, for a sender to deal with."""
     if sendable.is_revoked:
         return sendable

@@ -1,22 +1,11 @@
-"""A pipeline as a graph for people: lines of text, or an SVG picture. Pure.
+"""A pipeline as a graph, and the graph as lines of text. Pure.
 
-Nodes are in columns by how many steps they are from the sources; every edge goes from left to right.
+`barnabas.pipelines.graph_svg` draws the same nodes as a picture.
 """
 
 from dataclasses import dataclass
-from typing import Final
-from xml.sax.saxutils import escape
 
 from barnabas.pipelines.spec import Pipeline, Sink, Source, Step
-
-_WIDTH: Final = 220
-_HEIGHT: Final = 46
-_GAP_X: Final = 60
-_GAP_Y: Final = 18
-_MARGIN: Final = 20
-_FILLS: Final = {"source": "#d7e8ff", "table": "#e4dcff", "step": "#fff3d1", "sink": "#d9f2dc", "dead": "#ffd9d6"}
-_TITLE_LETTERS_MAX: Final = 26
-_DETAIL_LETTERS_MAX: Final = 34
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +61,9 @@ def graph_text(pipeline: Pipeline) -> str:
     for node in nodes:
         lines.append(f"{marks[node.kind]} {node.title.ljust(width)}  {_cut(node.detail, 80)}")
         lines += [f"  {'└─' if one == node.after[-1] else '├─'} {titles[one]}" for one in node.after]
-    unused = [node.title for node in nodes if node.kind in ("source", "table", "step") and not _is_used(node, nodes)]
+    unused = unused_nodes(nodes)
     if unused:
-        lines += ["", f"not used by any sink: {', '.join(unused)}"]
+        lines += ["", f"not used by any sink: {', '.join(node.title for node in unused)}"]
     lines += ["", "queries (name = consumer group):"]
     for sink in pipeline.sinks:
         streams = [name for name in pipeline.needed_for(sink) if pipeline.source(name) is not None]
@@ -82,63 +71,10 @@ def graph_text(pipeline: Pipeline) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _is_used(node: Node, nodes: list[Node]) -> bool:
-    return any(node.name in other.after and (other.kind != "dead") for other in nodes)
-
-
-def graph_svg(pipeline: Pipeline) -> str:
-    """A picture without anything from elsewhere, to be opened in a browser."""
-    nodes = nodes_of(pipeline)
-    places = _places(nodes)
-    width = max(x for x, _ in places.values()) + _WIDTH + _MARGIN
-    height = max(y for _, y in places.values()) + _HEIGHT + _MARGIN
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-        ' font-family="sans-serif">',
-        f"<title>{escape(pipeline.name)}</title>",
-        '<defs><marker id="end" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto">'
-        '<path d="M0,0 L8,4 L0,8 z" fill="#666"/></marker></defs>',
-    ]
-    for node in nodes:
-        for before in node.after:
-            parts.append(_edge(places[before], places[node.name], is_dead=node.kind == "dead"))
-    parts += [_box(node, places[node.name]) for node in nodes]
-    return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _places(nodes: list[Node]) -> dict[str, tuple[int, int]]:
-    columns: dict[str, int] = {}
-    for node in nodes:
-        columns[node.name] = 1 + max((columns[before] for before in node.after), default=-1)
-    last = max(columns.values())
-    heights: dict[int, int] = {}
-    places = {}
-    for node in nodes:
-        column = last if node.kind in ("sink", "dead") else columns[node.name]
-        row = heights.get(column, 0)
-        heights[column] = row + 1
-        places[node.name] = (_MARGIN + column * (_WIDTH + _GAP_X), _MARGIN + row * (_HEIGHT + _GAP_Y))
-    return places
-
-
-def _edge(start: tuple[int, int], end: tuple[int, int], *, is_dead: bool) -> str:
-    x1, y1 = start[0] + _WIDTH, start[1] + _HEIGHT // 2
-    x2, y2 = end[0] - 2, end[1] + _HEIGHT // 2
-    middle = (x1 + x2) // 2
-    style = 'stroke="#c44" stroke-dasharray="4 3"' if is_dead else 'stroke="#666"'
-    return f'<path d="M{x1},{y1} C{middle},{y1} {middle},{y2} {x2},{y2}" fill="none" {style} marker-end="url(#end)"/>'
-
-
-def _box(node: Node, place: tuple[int, int]) -> str:
-    x, y = place
-    return (
-        f'<g><title>{escape(node.detail)}</title><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6"'
-        f' fill="{_FILLS[node.kind]}" stroke="#555"/>'
-        f'<text x="{x + 10}" y="{y + 19}" font-size="14" font-weight="bold">'
-        f"{escape(_cut(node.title, _TITLE_LETTERS_MAX))}</text>"
-        f'<text x="{x + 10}" y="{y + 36}" font-size="11" fill="#444">'
-        f"{escape(_cut(node.detail, _DETAIL_LETTERS_MAX))}</text></g>"
-    )
+def unused_nodes(nodes: list[Node]) -> list[Node]:
+    """Sources and steps that nothing reads, apart from the dead letters."""
+    read = {name for node in nodes if node.kind != "dead" for name in node.after}
+    return [node for node in nodes if node.kind in ("source", "table", "step") and node.name not in read]
 
 
 def _cut(text: str, letters_max: int) -> str:

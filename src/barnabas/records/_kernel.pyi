@@ -1,6 +1,7 @@
 from collections.abc import Iterable, Sequence
 
-from barnabas.records.batch import BatchHeader, Buffer
+from barnabas.base.buffers import Buffer
+from barnabas.records.batch import BatchHeader
 from barnabas.records.results import AdmittedBatch, BatchScan, Columns, FilteredRecords, PartitionedRows, RecordSummary
 
 def crc32c(data: Buffer, initial: int = 0, *, portable: bool = False) -> int: ...

@@ -16,8 +16,8 @@ from typing import Any, Final
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.ids import NO_TIMESTAMP
-from barnabas.records.batch import Buffer
 from barnabas.records.results import Columns
 
 HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])

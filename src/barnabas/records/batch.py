@@ -24,12 +24,11 @@ Because base offset and leader epoch lie before the CRC, the log assigns both wi
 from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import CorruptBatch
 from barnabas.base.ids import NO_PRODUCER, NO_SEQUENCE
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAGIC = 2
 HEADER_BYTES = 61

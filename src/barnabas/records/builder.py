@@ -18,6 +18,7 @@ records uses `barnabas.records.kernel`.
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.ids import NO_EPOCH, NO_PRODUCER, NO_SEQUENCE, NO_TIMESTAMP
 from barnabas.records.batch import (
     CODEC_MASK,
@@ -30,7 +31,6 @@ from barnabas.records.batch import (
     PREFIX_BYTES,
     TRANSACTIONAL,
     BatchHeader,
-    Buffer,
     Codec,
 )
 from barnabas.records.checksum import compute_crc

@@ -7,7 +7,8 @@ a twentieth of a broker's start.
 from struct import Struct
 from typing import Final
 
-from barnabas.records.batch import CRC_START, HEADER_BYTES, PREFIX_BYTES, BatchHeader, Buffer
+from barnabas.base.buffers import Buffer
+from barnabas.records.batch import CRC_START, HEADER_BYTES, PREFIX_BYTES, BatchHeader
 
 try:
     from barnabas.records._kernel import crc32c

@@ -7,13 +7,13 @@ and batch headers. `barnabas.records.arrow` wraps the columns for pyarrow.
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.ids import NO_EPOCH, NO_PRODUCER, NO_SEQUENCE
 from barnabas.records.batch import (
     HEADER_BYTES,
     MAGIC,
     TRANSACTIONAL,
     BatchHeader,
-    Buffer,
     Codec,
     advance_sequence,
     read_header,

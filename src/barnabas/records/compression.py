@@ -31,8 +31,9 @@ import cramjam
 import lz4.frame  # type: ignore[import-untyped]
 import zstandard
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import CorruptBatch, ExpandsTooFar
-from barnabas.records.batch import HEADER_BYTES, BatchHeader, Buffer, Codec
+from barnabas.records.batch import HEADER_BYTES, BatchHeader, Codec
 
 EXPANDED_BYTES_MAX: Final = 128 << 20
 """More than an uncompressed batch can have (`socket.request.max.bytes`, 100 MiB), so only a bomb is larger."""

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import InvalidRecords
 from barnabas.base.ids import NO_EPOCH
-from barnabas.records.batch import Buffer, read_header
+from barnabas.records.batch import read_header
 from barnabas.records.builder import BatchBuilder, Record
 from barnabas.records.reader import read_records
 

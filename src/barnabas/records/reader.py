@@ -13,8 +13,9 @@ checked by `kernel.walk_records`.
 from collections.abc import Iterator
 from typing import Final
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import CorruptBatch, InvalidRecords
-from barnabas.records.batch import HEADER_BYTES, BatchHeader, Buffer, check_header, read_header
+from barnabas.records.batch import HEADER_BYTES, BatchHeader, check_header, read_header
 from barnabas.records.builder import Header, Record
 from barnabas.records.compression import EXPANDED_BYTES_MAX, decompress_chunks
 

@@ -18,7 +18,8 @@ The first entry of an offsets buffer need not be 0 (a slice of a larger column).
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from barnabas.records.batch import BatchHeader, Buffer
+from barnabas.base.buffers import Buffer
+from barnabas.records.batch import BatchHeader
 
 REPORTED_INDEXES_MAX = 1000
 """How many faulty records an `InvalidRecords` names at most, so that a hostile batch cannot grow it."""

@@ -25,8 +25,8 @@ from collections import deque
 from concurrent.futures import Executor
 from typing import Final, NamedTuple, Protocol
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import BarnabasError
-from barnabas.base.filesystem import Buffer
 from barnabas.base.tasks import Tasks
 from barnabas.replication.partition import Partition
 from barnabas.storage.log.staging import Appended

@@ -32,8 +32,8 @@ from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import BarnabasError, DiskFailed
-from barnabas.base.filesystem import Buffer
 from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset, SteadyMs, TimestampMs, TopicPartition
 from barnabas.replication.tick import AppendTick
 from barnabas.replication.waiting import ALL_ACKS, FOREVER, Waiters, WhenCommitted

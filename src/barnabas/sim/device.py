@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.clock import Clock
 from barnabas.base.errors import DiskFailed, DiskFull
-from barnabas.base.filesystem import Buffer, disk_error
+from barnabas.base.filesystem import disk_error
 from barnabas.sim.faults import FaultPlan, Operation
 from barnabas.sim.inode import FileNode, PowerCut
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeAlias
 
-from barnabas.base.filesystem import Buffer
+from barnabas.base.buffers import Buffer
 
 _DIRTY_RANGES_MAX: Final = 256
 

@@ -14,7 +14,7 @@ from barnabas.client.metadata import ClusterView
 from barnabas.client.offsets import EARLIEST, LATEST, Isolation, end_offsets, list_offsets, start_offsets
 from barnabas.net.errors import NetworkFailed
 from barnabas.spark.offsets import PartitionOffsets
-from barnabas.spark.options import AtOffsets, AtTime, AtTimes, Everywhere, SourceOptions, Subscription
+from barnabas.spark.options import AtOffsets, AtTime, AtTimes, Everywhere, SourceOptions, TopicChoice
 from barnabas.wire.errors import KafkaError
 
 _LOG = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ async def with_retries(options: SourceOptions, attempt: Callable[[], Awaitable[_
     return await attempt()
 
 
-async def find_partitions(cluster: Cluster, subscription: Subscription) -> list[TopicPartition]:
+async def find_partitions(cluster: Cluster, subscription: TopicChoice) -> list[TopicPartition]:
     """Those that exist now, in order. A topic or partition that does not exist is left out.
 
     A pattern may match anywhere in a name, as in Spark's Kafka connector: with `^` and `$` it means whole names.
@@ -59,7 +59,7 @@ async def _refresh(cluster: Cluster, topics: Collection[str] | None) -> ClusterV
     return await cluster.retry("the topics could not be looked up", lambda: cluster.refresh(topics))
 
 
-async def find_all_partitions(cluster: Cluster, subscription: Subscription) -> list[TopicPartition]:
+async def find_all_partitions(cluster: Cluster, subscription: TopicChoice) -> list[TopicPartition]:
     """UnknownTopic when something that is named is not there."""
     found = await find_partitions(cluster, subscription)
     for topic in subscription.topics:

@@ -66,7 +66,7 @@ Bound: TypeAlias = Everywhere | AtOffsets | AtTime | AtTimes
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class TopicChoice:
     """One of the three: topics by name, topics by a pattern of whole names, single partitions."""
 
     topics: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class Subscription:
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     bootstrap: str
-    subscription: Subscription
+    subscription: TopicChoice
     start: Bound
     end: Bound
     is_latest_when_no_time_matches: bool
@@ -211,7 +211,7 @@ class OptionReader:
             parse_address(address)
         return ",".join(addresses)
 
-    def subscription(self) -> Subscription:
+    def subscription(self) -> TopicChoice:
         given = [name for name in names.SUBSCRIPTIONS if self.text(name) is not None]
         choice = ", ".join(f"'{name}'" for name in names.SUBSCRIPTIONS)
         if len(given) != 1:
@@ -226,19 +226,19 @@ class OptionReader:
                 re.compile(text.strip())
             except re.error as error:
                 raise InvalidSetting(f"option '{name}' is not a pattern: {error}") from None
-            return Subscription(pattern=text.strip())
+            return TopicChoice(pattern=text.strip())
         if name == "assign":
             partitions = parse_assignment(name, text)
             if not partitions:
                 raise InvalidSetting(f"option '{name}' names no partition")
-            return Subscription(partitions=partitions)
+            return TopicChoice(partitions=partitions)
         topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
         for topic in topics:
             if (name_problem := topic_name_problem(topic)) is not None:
                 raise InvalidSetting(f"option '{name}': {name_problem}")
         if not topics:
             raise InvalidSetting(f"option '{name}' names no topic")
-        return Subscription(topics=topics)
+        return TopicChoice(topics=topics)
 
     def bound(self, which: str, default_place: int) -> Bound:
         """A time for all goes before times for each partition, and these go before offsets."""

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import InvalidSetting
 from barnabas.base.ids import topic_name_problem
 from barnabas.records.arrow import from_arrow
-from barnabas.records.batch import Buffer
 from barnabas.records.results import Columns
 
 if TYPE_CHECKING:

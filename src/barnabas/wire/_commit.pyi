@@ -1,5 +1,5 @@
+from barnabas.base.buffers import Buffer
 from barnabas.wire.commit import CommitResult, OffsetCommit
-from barnabas.wire.primitives import Buffer
 
 def decode_commit_frame(frame: Buffer) -> tuple[int, int, str, OffsetCommit] | int: ...
 def encode_committed_frame(

@@ -1,8 +1,8 @@
 from collections.abc import Sequence
 
-from barnabas.wire.fetch import Fetch, Piece, Results
+from barnabas.base.buffers import Buffer
+from barnabas.wire.fetch import Fetch, FetchPiece, Results
 from barnabas.wire.leaders import NodeEndpoint
-from barnabas.wire.primitives import Buffer
 
 def decode_fetch_frame(frame: Buffer) -> tuple[int, int, str, Fetch] | int: ...
 def encode_fetched_frame(
@@ -13,4 +13,4 @@ def encode_fetched_frame(
     results: Results,
     endpoints: Sequence[NodeEndpoint] = (),
     error_code: int = 0,
-) -> bytes | list[Piece]: ...
+) -> bytes | list[FetchPiece]: ...

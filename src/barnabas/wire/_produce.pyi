@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
+from barnabas.base.buffers import Buffer
 from barnabas.wire.leaders import NodeEndpoint
-from barnabas.wire.primitives import Buffer
 from barnabas.wire.produce import Produce, ProduceBatch, ProduceResult
 
 def decode_produce_frame(frame: Buffer) -> tuple[int, int, str, Produce] | int: ...

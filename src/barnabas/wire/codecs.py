@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, Protocol, TypeAlias
 
+from barnabas.base.buffers import Buffer
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.commit import CommitResult, committed_frame
-from barnabas.wire.fetch import Piece, Results, fetched_frame
+from barnabas.wire.fetch import FetchPiece, Results, fetched_frame
 from barnabas.wire.leaders import NodeEndpoint
-from barnabas.wire.primitives import Buffer
 from barnabas.wire.produce import ProduceBatch, ProduceResult, produced_frame
 
 COMPILED_APIS: Final = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.OFFSET_COMMIT)
@@ -70,7 +70,7 @@ class EncodeFetched(Protocol):
         results: Results,
         endpoints: Sequence[NodeEndpoint] = (),
         error_code: int = 0,
-    ) -> bytes | list[Piece]: ...
+    ) -> bytes | list[FetchPiece]: ...
 
 
 class EncodeCommitted(Protocol):

@@ -33,6 +33,7 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from barnabas.base.buffers import Buffer
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.framing import response_start
@@ -43,7 +44,6 @@ from barnabas.wire.primitives import (
     NO_TAGGED_FIELDS,
     UNREADABLE,
     UUID_BYTES,
-    Buffer,
     TopicKey,
     array_count,
     read_count,
@@ -144,7 +144,7 @@ class RecordRange(Protocol):
 
 
 Records: TypeAlias = bytes | RecordRange
-Piece: TypeAlias = Buffer | RecordRange
+FetchPiece: TypeAlias = Buffer | RecordRange
 
 
 class AbortedTransaction(NamedTuple):
@@ -195,7 +195,7 @@ Results: TypeAlias = Sequence[tuple[PartitionKey, FetchResult]]
 class EncodedFetch(NamedTuple):
     """A body in pieces, to be sent one after the other, and the bytes of them all."""
 
-    pieces: list[Piece]
+    pieces: list[FetchPiece]
     length: int
 
 
@@ -351,7 +351,7 @@ def fetched_frame(
     results: Results,
     endpoints: Sequence[NodeEndpoint] = (),
     error_code: int = 0,
-) -> bytes | list[Piece]:
+) -> bytes | list[FetchPiece]:
     """The frame of the answer, length prefix included, whole or in pieces."""
     encoded = encode_fetched(
         version,
@@ -364,7 +364,7 @@ def fetched_frame(
     return fetch_frame(version, correlation_id, encoded)
 
 
-def fetch_frame(version: int, correlation_id: int, encoded: EncodedFetch) -> bytes | list[Piece]:
+def fetch_frame(version: int, correlation_id: int, encoded: EncodedFetch) -> bytes | list[FetchPiece]:
     """The same of a body that is there already."""
     first, *others = encoded.pieces
     assert isinstance(first, bytes), "an answer begins with bytes"
@@ -383,7 +383,7 @@ def encode_fetched_in_steps(
 ) -> Steps[EncodedFetch]:
     """The same for very many partitions."""
     is_flexible, has_topic_ids = version >= FLEXIBLE_FROM, version >= TOPIC_ID_FROM
-    pieces: list[Piece] = []
+    pieces: list[FetchPiece] = []
     length = 0
     if version >= SESSION_FROM:
         written = [_RESPONSE_START.pack(throttle_ms, error_code, session_id)]
@@ -422,7 +422,7 @@ def _by_topic(
 
 
 def _write_results(
-    version: int, indexed: Sequence[tuple[int, FetchResult]], written: list[bytes], pieces: list[Piece]
+    version: int, indexed: Sequence[tuple[int, FetchResult]], written: list[bytes], pieces: list[FetchPiece]
 ) -> int:
     """Adds to what is written, and makes a piece of it before each partition's records; returns the pieces' bytes."""
     is_flexible = version >= FLEXIBLE_FROM

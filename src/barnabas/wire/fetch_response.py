@@ -9,6 +9,7 @@ from struct import Struct
 from typing import Final
 from uuid import UUID
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.wire.errors import MalformedResponse
 from barnabas.wire.fetch import (
@@ -26,7 +27,6 @@ from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch, NodeEndpoint, decod
 from barnabas.wire.primitives import (
     INT32,
     UNREADABLE,
-    Buffer,
     read_compact_length,
     read_count,
     read_length,

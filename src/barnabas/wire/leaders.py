@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
+from barnabas.base.buffers import Buffer
 from barnabas.wire.primitives import (
     INT32,
     NO_TAGGED_FIELDS,
-    Buffer,
     array_count,
     nullable_string,
     read_count,

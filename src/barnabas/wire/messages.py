@@ -14,6 +14,7 @@ A broker reads requests and writes responses in steps (`..._in_steps`), because 
 """
 
 import barnabas.wire.kio_without_hypothesis  # noqa: F401 # before kio
+from barnabas.base.buffers import Buffer
 
 # isort: split
 import re
@@ -26,7 +27,7 @@ from kio.serial import entity_writer
 
 from barnabas.wire.apis import APIS
 from barnabas.wire.errors import ErrorCode, KafkaError, MalformedRequest, MalformedResponse
-from barnabas.wire.primitives import TEXT_BYTES_MAX, UNREADABLE, Buffer
+from barnabas.wire.primitives import TEXT_BYTES_MAX, UNREADABLE
 from barnabas.wire.reader import Allowance, message_reader, message_steps
 from barnabas.wire.steps import Steps, finish
 from barnabas.wire.values import EncodedMessage, Values, write_values, write_values_in_steps

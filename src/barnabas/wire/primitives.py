@@ -23,9 +23,9 @@ from struct import Struct
 from typing import Final, TypeAlias
 from uuid import UUID
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.uuid import ZERO_UUID
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
 TopicKey: TypeAlias = str | bytes
 """How a request names a topic: by its name or, in newer versions, by the sixteen bytes of its id."""
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
+from barnabas.base.buffers import Buffer
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.framing import response_start
@@ -32,7 +33,6 @@ from barnabas.wire.primitives import (
     INT32,
     NO_TAGGED_FIELDS,
     UNREADABLE,
-    Buffer,
     TopicKey,
     array_count,
     nullable_string,

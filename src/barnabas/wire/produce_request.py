@@ -10,7 +10,8 @@ from struct import Struct
 from typing import Final
 from uuid import UUID
 
-from barnabas.wire.primitives import INT32, NO_TAGGED_FIELDS, Buffer, array_count, nullable_string
+from barnabas.base.buffers import Buffer
+from barnabas.wire.primitives import INT32, NO_TAGGED_FIELDS, array_count, nullable_string
 from barnabas.wire.produce import FLEXIBLE_FROM, TOPIC_ID_FROM
 
 _ACKS_AND_TIMEOUT: Final = Struct(">hi")

@@ -9,13 +9,13 @@ from struct import Struct
 from typing import Final
 from uuid import UUID
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.wire.errors import MalformedResponse
 from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch, NodeEndpoint, decode_endpoints, decode_leader
 from barnabas.wire.primitives import (
     INT32,
     UNREADABLE,
-    Buffer,
     read_count,
     read_nullable_string,
     read_string,

@@ -18,6 +18,7 @@ which a broker looks after its other clients, and only up to as many elements as
 """
 
 import barnabas.wire.kio_without_hypothesis  # noqa: F401 # before kio
+from barnabas.base.buffers import Buffer
 
 # isort: split
 from collections.abc import Callable, Sequence
@@ -42,7 +43,6 @@ from kio.serial._introspect import (
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.wire.message_shapes import Shape, shape_of
 from barnabas.wire.primitives import (
-    Buffer,
     read_compact_length,
     read_length,
     read_nullable_string,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from barnabas.client.connection import BrokerConnection, ConnectionOptions
-from barnabas.metadata.image import Broker, BrokerChanged, TopicChanged
+from barnabas.metadata.image import BrokerChanged, RegisteredBroker, TopicChanged
 from barnabas.metadata.znodes import Endpoint
 from barnabas.net.sockets import SocketNetwork
 from barnabas.records.builder import BatchBuilder
@@ -15,7 +15,7 @@ from barnabas.wire.leaders import LeaderAndEpoch, NodeEndpoint
 from barnabas.wire.produce_request import ProducePartition, ProduceRequest, ProduceTopic
 from tests.support.broker_parts import LISTENER, ServedBroker, served_broker
 
-OTHER = Broker(2, 1, (Endpoint(LISTENER, "PLAINTEXT", "other.example", 19092),), rack="b")
+OTHER = RegisteredBroker(2, 1, (Endpoint(LISTENER, "PLAINTEXT", "other.example", 19092),), rack="b")
 
 
 async def move_to_other(served: ServedBroker) -> None:

@@ -27,7 +27,7 @@ from barnabas.cli.group.view import (
 from barnabas.cli.group.watch import drawn
 from barnabas.cli.remote import CommandFailed
 from barnabas.client.group.admin import GroupDescription, GroupMember
-from barnabas.client.group.consumer_protocol import Subscription
+from barnabas.client.group.consumer_protocol import MemberSubscription
 from barnabas.client.group.offsets import OffsetAndMetadata
 from barnabas.groups.effects import Cause, MemberRef, Outcome, Reason, RebalanceCompleted, StaticMemberReplaced
 from barnabas.groups.history import GroupHistory
@@ -202,7 +202,7 @@ def test_plan_stays_within_the_log(wanted: int, new: int, note: str) -> None:
 
 
 def member(name: str, *assignment: TopicPartition, instance_id: str | None = None) -> GroupMember:
-    subscription = Subscription(("orders",))
+    subscription = MemberSubscription(("orders",))
     return GroupMember(f"{name}-7f3a", instance_id, name, "/10.0.0.7", subscription, assignment)
 
 

@@ -21,7 +21,7 @@ from barnabas.client.group.assignors import (
     assignors_named,
 )
 from barnabas.client.group.consumer_protocol import (
-    Subscription,
+    MemberSubscription,
     decode_assignment,
     decode_subscription,
     encode_assignment,
@@ -30,7 +30,7 @@ from barnabas.client.group.consumer_protocol import (
 from barnabas.wire.errors import MalformedMessage
 
 OWNED = (TopicPartition("s", 0), TopicPartition("t", 0), TopicPartition("t", 1))
-SUBSCRIPTION = Subscription(("s", "t"), b"\x01\x02", OWNED, 7, "r")
+SUBSCRIPTION = MemberSubscription(("s", "t"), b"\x01\x02", OWNED, 7, "r")
 JAVA_SUBSCRIPTIONS = {
     0: "000000000002000173000174000000020102",
     1: "000100000002000173000174000000020102000000020001730000000100000000000174000000020000000000000001",
@@ -46,14 +46,14 @@ member_ids = st.lists(st.sampled_from([f"m{number}" for number in range(8)]), mi
 
 
 def members_of(ids: list[str], topics: tuple[str, ...]) -> list[JoinedMember]:
-    return [JoinedMember(member_id, None, Subscription(topics)) for member_id in ids]
+    return [JoinedMember(member_id, None, MemberSubscription(topics)) for member_id in ids]
 
 
 @st.composite
 def mixed_members(draw: st.DrawFn) -> list[JoinedMember]:
     """Members that do not all want the same, some of them topics that nobody made."""
     wanted = st.sets(st.sampled_from(["a", "b", "c", "d", "missing"]), max_size=4)
-    return [JoinedMember(member_id, None, Subscription(tuple(draw(wanted)))) for member_id in draw(member_ids)]
+    return [JoinedMember(member_id, None, MemberSubscription(tuple(draw(wanted)))) for member_id in draw(member_ids)]
 
 
 def holding(members: list[JoinedMember], held: Assignments, generation: int) -> list[JoinedMember]:
@@ -62,7 +62,7 @@ def holding(members: list[JoinedMember], held: Assignments, generation: int) -> 
     for member in members:
         owned = tuple(held.get(member.member_id, ()))
         user_data = StickyAssignor().user_data(owned, generation)
-        subscription = Subscription(member.subscription.topics, user_data, owned, generation if owned else -1)
+        subscription = MemberSubscription(member.subscription.topics, user_data, owned, generation if owned else -1)
         joined.append(JoinedMember(member.member_id, member.instance_id, subscription))
     return joined
 
@@ -126,7 +126,7 @@ def test_unreadable_bytes_raise_malformed(data: bytes) -> None:
 
 @given(st.binary(max_size=60))
 def test_unreadable_user_data_counts_as_nothing_held(data: bytes) -> None:
-    member = JoinedMember("m", None, Subscription(("t",), data))
+    member = JoinedMember("m", None, MemberSubscription(("t",), data))
     assert len(StickyAssignor().assign({"t": 3}, [member])["m"]) == 3
 
 
@@ -140,18 +140,18 @@ def test_range_gives_each_reader_a_stretch_of_each_topic() -> None:
 
 def test_range_puts_static_members_first_by_instance() -> None:
     members = [
-        JoinedMember("a", None, Subscription(("t",))),
-        JoinedMember("z", "two", Subscription(("t",))),
-        JoinedMember("y", "three", Subscription(("t",))),
+        JoinedMember("a", None, MemberSubscription(("t",))),
+        JoinedMember("z", "two", MemberSubscription(("t",))),
+        JoinedMember("y", "three", MemberSubscription(("t",))),
     ]
     assert numbers(RangeAssignor().assign({"t": 3}, members)) == {"a": ["t-2"], "z": ["t-1"], "y": ["t-0"]}
 
 
 def test_round_robin_passes_over_those_who_do_not_subscribe() -> None:
     members = [
-        JoinedMember("a", None, Subscription(("s",))),
-        JoinedMember("b", None, Subscription(("s", "t"))),
-        JoinedMember("c", None, Subscription(("s", "t"))),
+        JoinedMember("a", None, MemberSubscription(("s",))),
+        JoinedMember("b", None, MemberSubscription(("s", "t"))),
+        JoinedMember("c", None, MemberSubscription(("s", "t"))),
     ]
     assigned = RoundRobinAssignor().assign({"s": 1, "t": 3}, members)
     assert numbers(assigned) == {"a": ["s-0"], "b": ["t-0", "t-2"], "c": ["t-1"]}
@@ -207,9 +207,9 @@ def test_sticky_leaves_no_member_with_two_more_than_one_who_could_take_it(
 
 def test_sticky_balances_through_a_chain_of_members() -> None:
     members = [
-        JoinedMember("a", None, Subscription(("s",))),
-        JoinedMember("b", None, Subscription(("s", "t"))),
-        JoinedMember("c", None, Subscription(("t",))),
+        JoinedMember("a", None, MemberSubscription(("s",))),
+        JoinedMember("b", None, MemberSubscription(("s", "t"))),
+        JoinedMember("c", None, MemberSubscription(("t",))),
     ]
     held = {
         "a": [TopicPartition("s", index) for index in range(3)],
@@ -242,15 +242,15 @@ def test_sticky_moves_nothing_between_those_who_stay_when_a_member_goes(counts: 
 def test_sticky_moves_only_to_the_one_who_comes(counts: dict[str, int], ids: list[str]) -> None:
     members = members_of(ids, tuple(counts))
     held = StickyAssignor().assign(counts, members)
-    newcomer = JoinedMember("new", None, Subscription(tuple(counts)))
+    newcomer = JoinedMember("new", None, MemberSubscription(tuple(counts)))
     assigned = StickyAssignor().assign(counts, [*holding(members, held, 5), newcomer])
     for member in members:
         assert set(assigned[member.member_id]) <= set(held[member.member_id])
 
 
 def test_sticky_believes_the_newest_generation() -> None:
-    old = JoinedMember("old", None, Subscription(("t",), StickyAssignor().user_data(OWNED[1:], 3)))
-    new = JoinedMember("new", None, Subscription(("t",), StickyAssignor().user_data(OWNED[1:2], 4)))
+    old = JoinedMember("old", None, MemberSubscription(("t",), StickyAssignor().user_data(OWNED[1:], 3)))
+    new = JoinedMember("new", None, MemberSubscription(("t",), StickyAssignor().user_data(OWNED[1:2], 4)))
     assert numbers(StickyAssignor().assign({"t": 2}, [old, new])) == {"new": ["t-0"], "old": ["t-1"]}
 
 

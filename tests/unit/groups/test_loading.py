@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from barnabas.base.filesystem import Buffer
+from barnabas.base.buffers import Buffer
 from barnabas.groups import loading
 from barnabas.groups.loading import Damage, read_records
 from barnabas.groups.partitions import WhenCommitted

@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.base.errors import DiskFailed, DiskFull
 from barnabas.base.ids import TopicPartition
-from barnabas.metadata.image import Broker, BrokerChanged
+from barnabas.metadata.image import BrokerChanged, RegisteredBroker
 from barnabas.metadata.znodes import Endpoint
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import _SLICE_LENGTH
@@ -74,7 +74,7 @@ async def test_partition_is_found_by_name_and_by_the_bytes_of_its_id() -> None:
 @scenario
 async def test_leader_is_known_by_name_and_by_id() -> None:
     scene = ReplicasScene()
-    other = Broker(OTHER, 1, (Endpoint("PLAINTEXT", "PLAINTEXT", "other", 9092),), rack="b")
+    other = RegisteredBroker(OTHER, 1, (Endpoint("PLAINTEXT", "PLAINTEXT", "other", 9092),), rack="b")
     image = scene.with_topics(topic(led(0, leader=OTHER, epoch=4))).apply([BrokerChanged(other)])
     await scene.apply(image)
     leader = scene.replicas.leader_of("orders", 0)

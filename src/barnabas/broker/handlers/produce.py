@@ -16,8 +16,8 @@ from functools import partial
 from struct import Struct
 from typing import Final
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed, InvalidRecords
-from barnabas.base.filesystem import Buffer
 from barnabas.base.ids import Offset
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Work

@@ -91,14 +91,15 @@ def check(
 @app.command()
 def explain(
     file: File,
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the graph into this file.")] = None,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it as a picture, into this file.")] = None,
 ) -> None:
     """Show what a pipeline reads, computes and writes.
 
     Example: barnabas pipeline explain views.yaml --svg views.svg
     """
     _require(_PACKAGES_OF_FILES)
-    from barnabas.pipelines.graph import graph_svg, graph_text
+    from barnabas.pipelines.graph import graph_text
+    from barnabas.pipelines.graph_svg import graph_svg
 
     pipeline = _read(file, None)
     sys.stdout.write(graph_text(pipeline))

@@ -15,7 +15,12 @@ from typing import Final
 from barnabas.base.ids import TopicPartition
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import raise_for
-from barnabas.client.group.consumer_protocol import PROTOCOL_TYPE, Subscription, decode_assignment, decode_subscription
+from barnabas.client.group.consumer_protocol import (
+    PROTOCOL_TYPE,
+    MemberSubscription,
+    decode_assignment,
+    decode_subscription,
+)
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError, MalformedResponse
 from barnabas.wire.leaders import NodeEndpoint
@@ -50,7 +55,7 @@ class GroupMember:
     """Of a static member."""
     client_id: str
     host: str
-    subscription: Subscription | None
+    subscription: MemberSubscription | None
     """None when the member is no consumer, or while the group has not agreed."""
     assignment: tuple[TopicPartition, ...]
 

@@ -22,7 +22,7 @@ from typing import Final, Protocol, TypeAlias
 
 from barnabas.base.errors import InvalidSetting
 from barnabas.base.ids import TopicPartition
-from barnabas.client.group.consumer_protocol import NO_GENERATION, Subscription, by_topic
+from barnabas.client.group.consumer_protocol import NO_GENERATION, MemberSubscription, by_topic
 from barnabas.client.group.sticky import Claim, assign_sticky
 from barnabas.wire.primitives import INT32, UNREADABLE, array_count, nullable_string, read_count, read_string
 
@@ -36,7 +36,7 @@ Assignments: TypeAlias = dict[str, list[TopicPartition]]
 class JoinedMember:
     member_id: str
     instance_id: str | None
-    subscription: Subscription
+    subscription: MemberSubscription
 
     @property
     def order(self) -> tuple[bool, str]:
@@ -169,7 +169,7 @@ def _without_moving(assigned: Assignments, members: Sequence[JoinedMember]) -> A
     }
 
 
-def _generation(subscription: Subscription) -> int:
+def _generation(subscription: MemberSubscription) -> int:
     """Older clients tell it only in their user data."""
     user_data = subscription.user_data or b""
     if subscription.generation == NO_GENERATION and len(user_data) >= INT32.size:

@@ -46,7 +46,7 @@ from barnabas.client.group.offsets import OffsetAndMetadata
 from barnabas.client.group.options import GroupOptions, NoCommittedOffset, RebalanceListener
 from barnabas.client.group.places import Places, find_places
 from barnabas.client.group.progress import Progress
-from barnabas.client.group.subscription import Subscription
+from barnabas.client.group.subscription import TopicSubscription
 from barnabas.client.reading.consumer import Consumer
 from barnabas.client.reading.fetched import ConsumedRecord, FetchedRun
 from barnabas.net.errors import NetworkFailed
@@ -81,7 +81,7 @@ class GroupConsumer:
         self._consumer = Consumer(cluster, replace(options.consumer, out_of_range=options.auto_offset_reset.value))
         self._listener = RebalanceListener()
         self._progress = Progress()
-        self._subscription = Subscription(cluster)
+        self._subscription = TopicSubscription(cluster)
         self._commits = AutomaticCommits(
             options.group, self._membership, self._progress, options.auto_commit_interval_ms, self._wake
         )

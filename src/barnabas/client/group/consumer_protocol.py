@@ -34,7 +34,7 @@ _VERSION_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class MemberSubscription:
     topics: tuple[str, ...]
     user_data: bytes | None = None
     """Of the assignor; what is in it is its own affair."""
@@ -44,7 +44,7 @@ class Subscription:
     rack: str | None = None
 
 
-def encode_subscription(subscription: Subscription) -> bytes:
+def encode_subscription(subscription: MemberSubscription) -> bytes:
     values = {
         "topics": sorted(subscription.topics),
         "user_data": subscription.user_data,
@@ -55,10 +55,10 @@ def encode_subscription(subscription: Subscription) -> bytes:
     return _encode("Subscription", values)
 
 
-def decode_subscription(data: bytes) -> Subscription:
+def decode_subscription(data: bytes) -> MemberSubscription:
     """MalformedResponse when it is none."""
     message = _decode("Subscription", data)
-    return Subscription(
+    return MemberSubscription(
         tuple(message.topics),
         message.user_data,
         _flat(getattr(message, "owned_partitions", ())),

@@ -30,7 +30,7 @@ from barnabas.client.group.assignors import Assignor, JoinedMember
 from barnabas.client.group.consumer_protocol import (
     NO_GENERATION,
     PROTOCOL_TYPE,
-    Subscription,
+    MemberSubscription,
     decode_assignment,
     decode_subscription,
     encode_assignment,
@@ -135,7 +135,7 @@ class Membership:
             {
                 "name": assignor.name,
                 "metadata": encode_subscription(
-                    Subscription(
+                    MemberSubscription(
                         tuple(topics),
                         assignor.user_data(previous, self._last_generation),
                         tuple(owned),

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from barnabas.client.cluster import Cluster
 
 
-class Subscription:
+class TopicSubscription:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._topics: frozenset[str] = frozenset()

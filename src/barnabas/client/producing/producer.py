@@ -20,6 +20,7 @@ from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.ids import NO_TIMESTAMP, Offset, TimestampMs, TopicPartition
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import UnknownTopic
@@ -31,7 +32,6 @@ from barnabas.client.producing.sender import ACKS_ALL, ProducerOptions, Sender
 from barnabas.client.reading.column_builder import record_bytes_max
 from barnabas.client.reading.column_rows import columns_bytes, rows_by_partition
 from barnabas.net.errors import NetworkFailed
-from barnabas.records.batch import Buffer
 from barnabas.records.kernel import partition_rows
 from barnabas.records.results import Columns, NoSuchPartition, PartitionedRows
 from barnabas.wire.errors import ErrorCode, KafkaError

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.ids import NO_EPOCH, NO_PRODUCER, NO_SEQUENCE, TimestampMs
-from barnabas.records.batch import MAGIC, BatchHeader, Buffer
+from barnabas.records.batch import MAGIC, BatchHeader
 from barnabas.records.columns import NO_PRODUCER_EPOCH, RecordsSection, encode_sections
 from barnabas.records.kernel import ColumnDecoder
 from barnabas.records.results import Columns, PartitionedRows

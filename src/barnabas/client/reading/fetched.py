@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import CorruptBatch
 from barnabas.base.ids import Offset, TimestampMs, TopicPartition
-from barnabas.records.batch import BatchHeader, Buffer
+from barnabas.records.batch import BatchHeader
 from barnabas.records.builder import Header
 from barnabas.records.columns import decode_run
 from barnabas.records.kernel import scan_batches

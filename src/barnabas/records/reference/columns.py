@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from crc32c import crc32c
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import CorruptBatch, InvalidRecords
 from barnabas.base.ids import NO_TIMESTAMP
-from barnabas.records.batch import CRC_START, HEADER_BYTES, BatchHeader, Buffer, read_header
+from barnabas.records.batch import CRC_START, HEADER_BYTES, BatchHeader, read_header
 from barnabas.records.builder import encode_varint
 from barnabas.records.reference.parse import ParsedRecord, parse_records, wrap_int64
 from barnabas.records.reference.walk import header_problem

@@ -2,9 +2,9 @@
 
 from hashlib import blake2b
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import CorruptBatch, InvalidRecords
 from barnabas.base.ids import NO_TIMESTAMP
-from barnabas.records.batch import Buffer
 from barnabas.records.builder import encode_varint
 from barnabas.records.reference.parse import ParsedRecord, parse_records, wrap_int64
 from barnabas.records.results import FilteredRecords

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-from barnabas.records.batch import Buffer
+from barnabas.base.buffers import Buffer
 from barnabas.records.reference.columns import BinaryView, check_room
 from barnabas.records.results import Columns, NoSuchPartition, PartitionedRows
 

@@ -6,6 +6,7 @@ from struct import Struct
 
 from crc32c import crc32c as _crc32c
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import CorruptBatch, InvalidRecords
 from barnabas.base.ids import NO_TIMESTAMP
 from barnabas.records.batch import (
@@ -15,7 +16,6 @@ from barnabas.records.batch import (
     MAGIC,
     PREFIX_BYTES,
     BatchHeader,
-    Buffer,
     assign,
     read_header,
 )

@@ -23,6 +23,7 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import ExpandsTooFar
 from barnabas.base.ids import NO_TIMESTAMP, Offset, ProducerEpoch, ProducerId, TimestampMs
 from barnabas.base.settings import LONG_MAX
@@ -33,7 +34,6 @@ from barnabas.records.batch import (
     LOG_APPEND_TIME,
     TRANSACTIONAL,
     BatchHeader,
-    Buffer,
     Codec,
     read_header,
 )

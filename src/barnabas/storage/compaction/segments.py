@@ -11,8 +11,9 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import Final
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import DiskFailed
-from barnabas.base.filesystem import Buffer, FileSystem
+from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import Offset, Position, TimestampMs
 from barnabas.storage.compaction.batches import CleanedBatch
 from barnabas.storage.segment.handles import Handles

@@ -1,6 +1,6 @@
 """Whose the directories are that lie in log directories: reads their topic ids, and sets aside what is not served.
 
-`storage.directories.strays` has the rules. A directory that is not served is renamed before anything in it is looked at:
+`strays` has the rules. A directory that is not served is renamed before anything in it is looked at:
 to `-delete` when the metadata says that its topic was deleted, else to `-stray`, which nobody removes. A stray whose
 topic was deleted meanwhile is removed; one whose id the metadata has again, because it was restored, is served again.
 A directory that holds no log, and is no partition's of the metadata, is somebody else's: it keeps its name.

@@ -7,9 +7,9 @@ the same tick are checked against them; `undo` takes that back when the write fa
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.clock import Clock
 from barnabas.base.errors import InvalidRecords
-from barnabas.base.filesystem import Buffer
 from barnabas.base.ids import NO_PRODUCER, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from barnabas.base.settings import LONG_MAX
 from barnabas.records import kernel

@@ -35,9 +35,10 @@ import logging
 from collections.abc import Sequence
 from random import Random
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.clock import Clock
 from barnabas.base.errors import DiskFailed
-from barnabas.base.filesystem import Buffer, FileSystem
+from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import LeaderEpoch, Offset, SteadyMs, TimestampMs, TopicPartition
 from barnabas.storage.log.appending import Appending
 from barnabas.storage.log.epochs import LeaderEpochs

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import CorruptBatch, DiskFull
-from barnabas.base.filesystem import Buffer
 from barnabas.base.ids import Offset
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import read_batch_marker

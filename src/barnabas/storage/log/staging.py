@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from barnabas.base.filesystem import Buffer
+from barnabas.base.buffers import Buffer
 from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset, TimestampMs
 from barnabas.storage.log.epochs import EpochEntry
 from barnabas.storage.producers.producers import CompletedTransaction, Savepoint

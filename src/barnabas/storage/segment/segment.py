@@ -20,8 +20,9 @@ from contextlib import closing, suppress
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import CorruptBatch, DiskFailed, DiskFull
-from barnabas.base.filesystem import Buffer, File, FileSystem
+from barnabas.base.filesystem import File, FileSystem
 from barnabas.base.ids import NO_TIMESTAMP, Offset, Position, TimestampMs
 from barnabas.base.settings import LONG_MAX
 from barnabas.records import kernel

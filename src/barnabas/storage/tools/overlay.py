@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
+from barnabas.base.buffers import Buffer
 from barnabas.base.errors import DiskFailed
-from barnabas.base.filesystem import Buffer, FileSystem, disk_error
+from barnabas.base.filesystem import FileSystem, disk_error
 from barnabas.base.ids import Position
 
 _PAGE_BYTES: Final = 4096

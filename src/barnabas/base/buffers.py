@@ -1,0 +1,8 @@
+"""Bytes in memory, whichever object holds them."""
+
+from typing import Final, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+BUFFER_TYPES: Final = (bytes, bytearray, memoryview)
+"""For `isinstance`, which builds a union anew each time it is given one."""

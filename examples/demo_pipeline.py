@@ -71,7 +71,7 @@ class PipelineThread:
 
     def _run_pipeline(self) -> None:
         from barnabas.pipelines.run import Display, PipelineRun
-        from barnabas.pipelines.sessions import start_session, stop_session
+        from barnabas.pipelines.pipeline_session import start_session, stop_session
         from barnabas.pipelines.spec import read_pipeline
 
         pipeline = read_pipeline(FILE.read_text(encoding="utf-8"), str(FILE))

@@ -20,7 +20,7 @@ from barnabas.client.admin import Admin
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import UnknownTopic
-from barnabas.client.group.admin import (
+from barnabas.client.group.group_admin import (
     delete_group,
     delete_groups,
     describe_group,
@@ -28,15 +28,15 @@ from barnabas.client.group.admin import (
     list_groups,
     remove_members,
 )
-from barnabas.client.group.consumer import GroupConsumer
-from barnabas.client.group.offsets import (
+from barnabas.client.group.group_consumer import GroupConsumer
+from barnabas.client.group.group_offsets import (
     OffsetAndMetadata,
     commit_offsets,
     committed_offsets,
     committed_offsets_of,
     delete_offsets,
 )
-from barnabas.client.group.options import GroupOptions, NoCommittedOffset, OffsetReset, RebalanceListener
+from barnabas.client.group.member_options import GroupOptions, NoCommittedOffset, OffsetReset, RebalanceListener
 from barnabas.client.producing.producer import Producer
 from barnabas.client.reading.consumer import ConsumerOptions
 from barnabas.testing import Broker

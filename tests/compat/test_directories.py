@@ -25,7 +25,7 @@ from barnabas.storage.directories.manager import LogManager
 from barnabas.storage.directories.meta_properties import META_PROPERTIES, read_meta_properties
 from barnabas.storage.directories.opening import OpeningReport
 from barnabas.storage.log.log import Log
-from barnabas.storage.producers.state import Origin
+from barnabas.storage.producers.producer_state import Origin
 from barnabas.storage.settings import LogConfig, LogManagerConfig
 from barnabas.storage.tools.verify import verify_partition
 from tests.compat.test_kafka_files import PARTITIONS, as_consumed

@@ -16,7 +16,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from barnabas.cli.group.history import NOT_KEPT
+from barnabas.cli.group.group_history import NOT_KEPT
 from barnabas.testing import Broker
 from tests.support.command_line import run_line
 from tests.support.kafka import KafkaNode, wait_until

@@ -15,7 +15,7 @@ from barnabas.records.control import read_batch_marker
 from barnabas.records.reader import read_records
 from barnabas.storage import checkpoints
 from barnabas.storage.directories.meta_properties import read_meta_properties
-from barnabas.storage.producers.snapshot import decode_snapshot, encode_snapshot
+from barnabas.storage.producers.producer_snapshot import decode_snapshot, encode_snapshot
 from barnabas.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 from barnabas.storage.tools.batch_stream import walk_batch
 from tests.support.kafka import run_tools

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from barnabas.cli.log.commands import app
+from barnabas.cli.log.log_commands import app
 from tests.support.kafka_directory import KafkaDirectories, copy_data_directory
 
 pytestmark = pytest.mark.kafka

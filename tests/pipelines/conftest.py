@@ -15,8 +15,8 @@ __all__ = ["broker", "pipeline_session", "spark"]
 @pytest.fixture
 def pipeline_session(spark: "SparkSession") -> "SparkSession":
     """A session with views and settings of its own, in the same JVM."""
+    from barnabas.pipelines.pipeline_session import DEFAULTS
     from barnabas.pipelines.rules import SHUFFLE_PARTITIONS
-    from barnabas.pipelines.sessions import DEFAULTS
 
     session = spark.newSession()
     for name, value in DEFAULTS.items():

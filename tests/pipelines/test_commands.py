@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.pipeline.commands import _metrics_address
-from barnabas.cli.pipeline.view import LineScreen, line, summary
+from barnabas.cli.pipeline.pipeline_commands import _metrics_address
+from barnabas.cli.pipeline.pipeline_view import LineScreen, line, summary
 from barnabas.cli.remote import CommandFailed
 from barnabas.pipelines.graph_svg import graph_svg
 from barnabas.pipelines.metrics import MetricsServer, PipelineMetrics
@@ -108,7 +108,7 @@ def test_metrics_are_served_on_another_address_than_the_usual_one() -> None:
 
 def test_long_log_of_spark_is_moved_and_its_writer_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyspark", reason="pyspark is not installed: pip install barnabas[spark]")
-    from barnabas.pipelines import sessions
+    from barnabas.pipelines import pipeline_session as sessions
 
     monkeypatch.setattr(sessions, "_LOG_BYTES_MAX", 100)
     log_file = tmp_path / "spark.log"

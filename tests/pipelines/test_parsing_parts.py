@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from barnabas.pipelines.avro import AvroDecoder, UnsupportedAvro, columns_ddl, decode_value
-from barnabas.pipelines.clients import OutgoingRecord
 from barnabas.pipelines.dead_letters import explain, shortened
+from barnabas.pipelines.record_sending import OutgoingRecord
 
 FIELDS = (("user", "string"), ("age", "int"), ("at", "timestamp"), ("tags", "array<string>"))
 SCHEMA: dict[str, Any] = {

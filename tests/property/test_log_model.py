@@ -24,7 +24,7 @@ from barnabas.storage.log.expiry import delete_due_segments
 from barnabas.storage.log.flush import FlushPlan
 from barnabas.storage.log.recovery import RecoveryReport, open_log
 from barnabas.storage.log.truncation import Truncation
-from barnabas.storage.producers.state import Duplicate, Origin, ProducerState, check_batch
+from barnabas.storage.producers.producer_state import Duplicate, Origin, ProducerState, check_batch
 from barnabas.storage.segment.handles import Handles
 from barnabas.storage.segment.slices import FileSlice
 from barnabas.storage.settings import LogConfig

@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from barnabas.storage.producers.producer_snapshot import decode_snapshot, encode_snapshot
+from barnabas.storage.producers.producer_state import Duplicate, Origin
 from barnabas.storage.producers.producers import Producers, Savepoint
-from barnabas.storage.producers.snapshot import decode_snapshot, encode_snapshot
-from barnabas.storage.producers.state import Duplicate, Origin
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.headers import data_header, marker_header
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from barnabas.spark import compiled_modules
-from barnabas.spark.sessions import discovery_problem, session
+from barnabas.spark.format_session import discovery_problem, session
 from barnabas.spark.source import BarnabasDataSource, SparkUnavailable, require_version
 from barnabas.testing import Broker
 

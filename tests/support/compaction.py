@@ -17,7 +17,7 @@ from barnabas.storage.compaction.cleaner import LogCleaner
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.recovery import open_log
 from barnabas.storage.log.staging import Appended
-from barnabas.storage.producers.state import Origin
+from barnabas.storage.producers.producer_state import Origin
 from barnabas.storage.segment.handles import Handles
 from barnabas.storage.settings import LogConfig, LogManagerConfig
 

@@ -25,7 +25,7 @@ from barnabas.records.builder import BatchBuilder
 from barnabas.storage.compaction.cleaner import LogCleaner
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.recovery import RecoveryReport, open_log
-from barnabas.storage.producers.state import Origin
+from barnabas.storage.producers.producer_state import Origin
 from barnabas.storage.segment.handles import Handles
 from barnabas.storage.settings import LogConfig, LogManagerConfig
 from barnabas.storage.work import perform

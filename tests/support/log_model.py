@@ -15,7 +15,7 @@ from barnabas.records.control import EndTransactionMarker, build_marker, read_ba
 from barnabas.records.reader import read_records
 from barnabas.storage.log.epochs import EpochEntry
 from barnabas.storage.log.log import Log
-from barnabas.storage.producers.state import ProducedBatch, ProducerState
+from barnabas.storage.producers.producer_state import ProducedBatch, ProducerState
 from barnabas.storage.segment.timestamp_lookup import FoundTimestamp
 from barnabas.storage.segment.transaction_index import AbortedTransaction
 

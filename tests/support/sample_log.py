@@ -28,7 +28,7 @@ from barnabas.storage.checkpoints import (
 from barnabas.storage.directories.meta_properties import META_PROPERTIES, MetaProperties, write_meta_properties
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.recovery import open_log
-from barnabas.storage.producers.state import Origin
+from barnabas.storage.producers.producer_state import Origin
 from barnabas.storage.segment.handles import Handles
 from barnabas.storage.settings import LogConfig
 

@@ -11,7 +11,7 @@ from barnabas.sim.disk import SimulatedDisk
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.recovery import RecoveryReport, open_log
 from barnabas.storage.log.staging import Appended
-from barnabas.storage.producers.state import Origin
+from barnabas.storage.producers.producer_state import Origin
 from barnabas.storage.segment.handles import Handles
 from barnabas.storage.settings import LogConfig
 from tests.support.log_model import data_batch, marker_batch

@@ -9,7 +9,7 @@ from barnabas.base.ids import Offset
 from barnabas.groups.partitions import WhenCommitted
 from barnabas.replication.partition import Partition
 from barnabas.replication.waiting import ALL_ACKS
-from barnabas.storage.producers.state import Origin
+from barnabas.storage.producers.producer_state import Origin
 
 
 class ServedLeadership:

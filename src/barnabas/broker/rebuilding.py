@@ -50,7 +50,7 @@ from barnabas.storage.checkpoints import (
 from barnabas.storage.directories.directory import LOCK, LogDirectory
 from barnabas.storage.directories.meta_properties import META_PROPERTIES, read_meta_properties
 from barnabas.storage.directories.recognition import holds_log
-from barnabas.storage.producers.snapshot import SNAPSHOT_SUFFIX, CorruptSnapshot, read_snapshot
+from barnabas.storage.producers.producer_snapshot import SNAPSHOT_SUFFIX, CorruptSnapshot, read_snapshot
 
 
 class MetadataLost(BarnabasError):  # noqa: N818 - a fact about directories, named as one

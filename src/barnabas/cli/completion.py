@@ -64,7 +64,7 @@ def topics(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def groups(ctx: typer.Context) -> list[str]:
-    from barnabas.client.group.admin import list_groups
+    from barnabas.client.group.group_admin import list_groups
 
     async def ask(cluster: "Cluster") -> list[str]:
         return [one.group for one in await list_groups(cluster)]

@@ -32,12 +32,12 @@ _STANDARD_ERROR: Final = 2
 COMMANDS: Final = {
     "up": "up",
     "topic": "topic",
-    "group": "group.commands",
+    "group": "group.group_commands",
     "config": "config",
     "cluster": "cluster",
     "metadata": "metadata",
-    "log": "log.commands",
-    "pipeline": "pipeline.commands",
+    "log": "log.log_commands",
+    "pipeline": "pipeline.pipeline_commands",
     "produce": "records.produce",
     "consume": "records.consume",
 }

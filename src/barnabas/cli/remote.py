@@ -52,8 +52,8 @@ def with_cluster(
 
     import uvloop
 
+    from barnabas.client.broker_connection import ConnectionOptions
     from barnabas.client.cluster import Cluster, ClusterOptions
-    from barnabas.client.connection import ConnectionOptions
     from barnabas.client.errors import ClusterUnreachable
     from barnabas.wire.errors import KafkaError
 

@@ -24,7 +24,7 @@ import uvloop
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.client.admin import BROKER_DEFAULT, Admin, CreatedTopic
 from barnabas.client.cluster import Cluster, ClusterOptions
-from barnabas.client.group.offsets import OffsetAndMetadata, commit_offsets, committed_offsets
+from barnabas.client.group.group_offsets import OffsetAndMetadata, commit_offsets, committed_offsets
 from barnabas.client.metadata import TopicMetadata
 from barnabas.client.offsets import Isolation, end_offsets, start_offsets
 from barnabas.client.producing.producer import Delivered, Delivery, Producer, ProducerOptions

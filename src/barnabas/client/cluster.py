@@ -30,7 +30,7 @@ from barnabas.base.addresses import address_text, bracket_hint
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import InvalidSetting
 from barnabas.base.ids import TopicPartition
-from barnabas.client.connection import BrokerConnection, ConnectionOptions
+from barnabas.client.broker_connection import BrokerConnection, ConnectionOptions
 from barnabas.client.errors import ClusterUnreachable, UnknownTopic
 from barnabas.client.group.coordinators import MOVED, Coordinators
 from barnabas.client.metadata import ClusterView, TopicMetadata

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from barnabas.client.broker_connection import BrokerConnection
 from barnabas.client.cluster import Cluster
-from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import raise_for
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages import Message

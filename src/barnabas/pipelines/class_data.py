@@ -95,7 +95,7 @@ def make_archive() -> Path | None:
 
 def _run_spark(directory: Path, java_options: str) -> None:
     """A session that loads what pipelines use, and the wait for its JVM to end."""
-    from barnabas.pipelines.sessions import start_session
+    from barnabas.pipelines.pipeline_session import start_session
 
     settings = {JAVA_OPTIONS: java_options, "spark.local.dir": str(directory)}
     spark = start_session("class-data", _MASTER, settings, directory / "spark.log")

@@ -22,7 +22,7 @@ from typing import Any, Final
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from barnabas.pipelines.clients import OutgoingRecord, send_records
+from barnabas.pipelines.record_sending import OutgoingRecord, send_records
 
 BAD: Final = "_bad"
 _CUT: Final = "barnabas.cut"

@@ -41,13 +41,14 @@ from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.client.cluster import ClusterOptions
-from barnabas.client.group.offsets import committed_offsets
+from barnabas.client.group.group_offsets import committed_offsets
 from barnabas.client.offsets import end_offsets
 from barnabas.net.errors import NetworkFailed
 from barnabas.pipelines.compile import Compiler, NotCompiled
 from barnabas.pipelines.failures import failure_line, failure_place, is_worker_late
 from barnabas.pipelines.metrics import PipelineMetrics
 from barnabas.pipelines.pinned import drop_unfinished_batch
+from barnabas.pipelines.pipeline_session import has_jvm_ended
 from barnabas.pipelines.plans import (
     Plan,
     changes,
@@ -59,12 +60,11 @@ from barnabas.pipelines.plans import (
 )
 from barnabas.pipelines.progress import QueryProgress, QueryView
 from barnabas.pipelines.rules import SHUFFLE_PARTITIONS
-from barnabas.pipelines.sessions import has_jvm_ended
 from barnabas.pipelines.sinks import ShowRows, Starter
 from barnabas.pipelines.spec import InvalidPipeline, Pipeline, Sink
 from barnabas.pipelines.streams import ClusterStreams, register
 from barnabas.spark.callbacks import ensure_callbacks
-from barnabas.spark.clients import shared_client
+from barnabas.spark.worker_clients import shared_client
 from barnabas.wire.errors import KafkaError
 
 logger = logging.getLogger(__name__)

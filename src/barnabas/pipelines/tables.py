@@ -26,7 +26,7 @@ from barnabas.base.ids import Offset, TopicPartition
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.offsets import EARLIEST, Isolation, end_offsets, start_offsets
 from barnabas.client.reading.consumer import Consumer, ConsumerOptions
-from barnabas.pipelines.clients import worker_client
+from barnabas.pipelines.record_sending import worker_client
 from barnabas.records.arrow import to_arrow
 
 FORMAT: Final = "barnabas_table"

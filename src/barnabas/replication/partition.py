@@ -41,7 +41,7 @@ from barnabas.storage.log.epochs import UNKNOWN_END, EpochEnd
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.staging import Appended
 from barnabas.storage.log.validate import AcceptedBatch, BatchCheck
-from barnabas.storage.producers.state import Origin, ProducerState
+from barnabas.storage.producers.producer_state import Origin, ProducerState
 from barnabas.storage.segment.batch_search import BatchSearch, search_batch
 from barnabas.storage.segment.slices import FileSlice
 from barnabas.storage.segment.timestamp_lookup import TimestampLookup

@@ -19,7 +19,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from barnabas.spark.sessions import session
+    from barnabas.spark.format_session import session
     from barnabas.spark.update_mode import write_stream
 
 __all__ = ["session", "write_stream"]
@@ -36,7 +36,7 @@ prefer_this_interpreter()
 
 def __getattr__(name: str) -> Any:
     if name == "session":
-        from barnabas.spark.sessions import session
+        from barnabas.spark.format_session import session
 
         return session
     if name == "write_stream":

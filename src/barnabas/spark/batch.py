@@ -9,10 +9,10 @@ from pyspark.sql.types import StructType
 from barnabas.base.errors import InvalidSetting
 from barnabas.client.cluster import Cluster
 from barnabas.spark import lookup
-from barnabas.spark.clients import shared_client
 from barnabas.spark.offsets import OffsetRange, split_ranges
 from barnabas.spark.options import SourceOptions
 from barnabas.spark.reading import RangePartition, read_range, report_loss
+from barnabas.spark.worker_clients import shared_client
 
 
 class BarnabasReader(DataSourceReader):

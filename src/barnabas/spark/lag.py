@@ -24,7 +24,7 @@ from typing import Final
 
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.client.cluster import Cluster
-from barnabas.client.group.offsets import commit_offsets
+from barnabas.client.group.group_offsets import commit_offsets
 from barnabas.net.errors import NetworkFailed
 from barnabas.spark.offsets import PartitionOffsets
 from barnabas.wire.errors import KafkaError

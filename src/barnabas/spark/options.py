@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 
 from barnabas.base.errors import InvalidSetting
 from barnabas.base.ids import Offset, TimestampMs, TopicPartition, topic_name_problem
+from barnabas.client.broker_connection import ConnectionOptions
 from barnabas.client.cluster import ClusterOptions, parse_address
-from barnabas.client.connection import ConnectionOptions
 from barnabas.client.offsets import EARLIEST, LATEST, Isolation
 from barnabas.client.reading.ranges import RangeOptions
 from barnabas.spark import option_names as names

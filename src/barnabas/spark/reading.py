@@ -26,10 +26,10 @@ from barnabas.client.reading.ranges import OffsetOutOfRange, RangeReader
 from barnabas.records.batch import LOG_APPEND_TIME
 from barnabas.records.columns import append_run
 from barnabas.records.kernel import ColumnDecoder, scan_batches
-from barnabas.spark.clients import shared_client
 from barnabas.spark.offsets import OffsetRange
 from barnabas.spark.options import SourceOptions
 from barnabas.spark.rows import RowMaker
+from barnabas.spark.worker_clients import shared_client
 
 _LOG = logging.getLogger(__name__)
 

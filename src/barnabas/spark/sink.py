@@ -22,9 +22,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from barnabas.base.errors import InvalidSetting
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.producing.producer import Producer
-from barnabas.spark.clients import shared_client
 from barnabas.spark.sink_columns import USED, check_schema, rows_by_topic
 from barnabas.spark.sink_options import SinkOptions, parse_sink_options
+from barnabas.spark.worker_clients import shared_client
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -42,7 +42,6 @@ from barnabas.base.ids import TopicPartition
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.offsets import start_offsets
 from barnabas.spark import lookup
-from barnabas.spark.clients import shared_client
 from barnabas.spark.lag import StreamProgress
 from barnabas.spark.offsets import (
     OffsetRange,
@@ -58,6 +57,7 @@ from barnabas.spark.offsets import (
 from barnabas.spark.options import SourceOptions
 from barnabas.spark.reading import RangePartition, read_range, report_loss
 from barnabas.spark.watching import EndWatch
+from barnabas.spark.worker_clients import shared_client
 
 ROWS_UNLIMITED: Final = 2**63 - 1
 _WAIT_MS: Final = 500

@@ -14,7 +14,7 @@ from barnabas.records.builder import BatchBuilder
 from barnabas.sim.disk import SimulatedDisk
 from barnabas.storage.checkpoints import read_offsets
 from barnabas.storage.log.log import Log
-from barnabas.storage.producers.state import Origin
+from barnabas.storage.producers.producer_state import Origin
 from barnabas.storage.settings import LogConfig
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode as GroupError

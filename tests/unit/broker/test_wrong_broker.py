@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from barnabas.client.connection import BrokerConnection, ConnectionOptions
+from barnabas.client.broker_connection import BrokerConnection, ConnectionOptions
 from barnabas.metadata.image import BrokerChanged, RegisteredBroker, TopicChanged
 from barnabas.metadata.znodes import Endpoint
 from barnabas.net.sockets import SocketNetwork

@@ -9,12 +9,12 @@ from rich.console import Console
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli import main
-from barnabas.cli.group.history import NOT_KEPT, history_fields, say_history
-from barnabas.cli.group.lag import PartitionLag, count_lag
-from barnabas.cli.group.options import group_error_line
-from barnabas.cli.group.reset import plan_move
-from barnabas.cli.group.targets import parse_duration_ms, parse_offsets_file, parse_position, parse_scope
-from barnabas.cli.group.view import (
+from barnabas.cli.group.group_arguments import group_error_line
+from barnabas.cli.group.group_history import NOT_KEPT, history_fields, say_history
+from barnabas.cli.group.group_lag import PartitionLag, count_lag
+from barnabas.cli.group.group_reset import plan_move
+from barnabas.cli.group.group_targets import parse_duration_ms, parse_offsets_file, parse_position, parse_scope
+from barnabas.cli.group.group_view import (
     GroupView,
     heading,
     member_rows,
@@ -24,11 +24,11 @@ from barnabas.cli.group.view import (
     summary,
     view_fields,
 )
-from barnabas.cli.group.watch import drawn
+from barnabas.cli.group.group_watch import drawn
 from barnabas.cli.remote import CommandFailed
-from barnabas.client.group.admin import GroupDescription, GroupMember
 from barnabas.client.group.consumer_protocol import MemberSubscription
-from barnabas.client.group.offsets import OffsetAndMetadata
+from barnabas.client.group.group_admin import GroupDescription, GroupMember
+from barnabas.client.group.group_offsets import OffsetAndMetadata
 from barnabas.groups.effects import Cause, MemberRef, Outcome, Reason, RebalanceCompleted, StaticMemberReplaced
 from barnabas.groups.history import GroupHistory
 from barnabas.wire.errors import ErrorCode, KafkaError

@@ -8,7 +8,7 @@ import re
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from barnabas.cli.group.history import say_history
+from barnabas.cli.group.group_history import say_history
 from barnabas.groups.effects import Cause, MemberRef, Outcome, Reason, RebalanceCompleted
 from barnabas.groups.history import GroupHistory
 from barnabas.groups.transitions import mermaid

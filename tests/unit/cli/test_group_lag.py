@@ -7,7 +7,7 @@ import pytest
 import uvloop
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.group.lag import LagMeter, PartitionLag, count_lag, longest_behind_ms, total_lag
+from barnabas.cli.group.group_lag import LagMeter, PartitionLag, count_lag, longest_behind_ms, total_lag
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
 from barnabas.testing import Broker

@@ -18,7 +18,7 @@ from barnabas.base.filesystem import LocalFileSystem
 from barnabas.base.ids import TopicPartition
 from barnabas.cli import main
 from barnabas.cli.compiled import MODULES
-from barnabas.cli.log import commands as log_commands
+from barnabas.cli.log import log_commands
 from barnabas.cli.log.dump_text import bytes_text, time_text
 from barnabas.cli.output import human_bytes, plural
 from barnabas.records.batch import Codec

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.records.input import InputRecord, InvalidLine, LineFormat
-from barnabas.cli.records.output import render_json
+from barnabas.cli.records.record_input import InputRecord, InvalidLine, LineFormat
+from barnabas.cli.records.record_output import render_json
 from barnabas.client.reading.fetched import ConsumedRecord
 from barnabas.records.builder import Header
 

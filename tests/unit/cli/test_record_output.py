@@ -3,7 +3,7 @@
 import pytest
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.records.output import InvalidFormat, compile_format, render_json, value_renderer
+from barnabas.cli.records.record_output import InvalidFormat, compile_format, render_json, value_renderer
 from barnabas.client.reading.fetched import ConsumedRecord
 from barnabas.records.builder import Header
 

@@ -6,8 +6,8 @@ import pytest
 
 from barnabas.base.errors import InvalidSetting
 from barnabas.base.ids import TopicPartition
+from barnabas.client.broker_connection import ConnectionOptions
 from barnabas.client.cluster import Cluster, ClusterOptions, parse_address
-from barnabas.client.connection import ConnectionOptions
 from barnabas.client.errors import ClusterUnreachable, UnknownTopic
 from barnabas.client.offsets import end_offsets
 from barnabas.wire.apis import ApiKey

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from barnabas.base.ids import TopicPartition
+from barnabas.client.broker_connection import ConnectionOptions
 from barnabas.client.cluster import Cluster, ClusterOptions
-from barnabas.client.connection import ConnectionOptions
 from barnabas.client.errors import UnknownTopic
 from barnabas.client.producing.partitioner import partition_for_key
 from barnabas.client.producing.producer import Producer, ProducerOptions

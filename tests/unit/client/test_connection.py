@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from barnabas.client.connection import BrokerConnection, ConnectionOptions
+from barnabas.client.broker_connection import BrokerConnection, ConnectionOptions
 from barnabas.net.errors import ChannelClosed, ConnectFailed
 from barnabas.net.sockets import SocketNetwork
 from barnabas.wire.apis import APIS, ApiKey

@@ -6,8 +6,8 @@ import pytest
 
 from barnabas.base.errors import CorruptBatch
 from barnabas.base.ids import TopicPartition
+from barnabas.client.broker_connection import ConnectionOptions
 from barnabas.client.cluster import Cluster, ClusterOptions
-from barnabas.client.connection import ConnectionOptions
 from barnabas.client.offsets import EARLIEST, Isolation
 from barnabas.client.reading.consumer import Consumer, ConsumerOptions
 from barnabas.client.reading.fetched import OFFSET_MAX, AbortedRange, aborted_ranges, make_run

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.group.offsets import OffsetAndMetadata
-from barnabas.client.group.progress import Progress
+from barnabas.client.group.group_offsets import OffsetAndMetadata
+from barnabas.client.group.group_progress import Progress
 
 ORDERS = TopicPartition("orders", 0)
 BILLS = TopicPartition("bills", 0)

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from barnabas.base.ids import TopicPartition
+from barnabas.client.broker_connection import ConnectionOptions
 from barnabas.client.cluster import Cluster, ClusterOptions
-from barnabas.client.connection import ConnectionOptions
 from barnabas.client.reading.consumer import Consumer, ConsumerOptions
 from barnabas.records.builder import BatchBuilder
 from tests.support.network import run

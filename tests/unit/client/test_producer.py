@@ -7,8 +7,8 @@ import re
 import pytest
 
 from barnabas.base.ids import TopicPartition
+from barnabas.client.broker_connection import ConnectionOptions
 from barnabas.client.cluster import Cluster, ClusterOptions
-from barnabas.client.connection import ConnectionOptions
 from barnabas.client.errors import UnknownTopic
 from barnabas.client.producing.delivery_status import DeliveryStatus
 from barnabas.client.producing.producer import Delivered, Producer, ProducerOptions

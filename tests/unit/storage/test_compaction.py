@@ -9,14 +9,14 @@ from barnabas.records.builder import BatchBuilder
 from barnabas.records.control import EndTransactionMarker, build_marker
 from barnabas.records.kernel import KeyOffsets
 from barnabas.records.reader import read_records
-from barnabas.storage.compaction.batches import (
+from barnabas.storage.compaction.compacted_batches import (
     BatchCleaner,
     CleanedBatch,
     CleanedTransactions,
     MarkerFate,
     ProducerTail,
 )
-from barnabas.storage.compaction.plan import (
+from barnabas.storage.compaction.compaction_plan import (
     Cleanable,
     SegmentExtent,
     find_cleanable,
@@ -24,7 +24,7 @@ from barnabas.storage.compaction.plan import (
     group_segments,
     is_roll_due,
 )
-from barnabas.storage.producers.state import ProducedBatch, ProducerState
+from barnabas.storage.producers.producer_state import ProducedBatch, ProducerState
 from barnabas.storage.segment.transaction_index import AbortedTransaction
 from barnabas.storage.settings import LogConfig
 

@@ -12,7 +12,7 @@ from barnabas.storage.log.epochs import EpochEntry
 from barnabas.storage.log.expiry import delete_due_segments
 from barnabas.storage.log.flush import FlushPlan
 from barnabas.storage.log.staging import Appended
-from barnabas.storage.producers.state import Origin
+from barnabas.storage.producers.producer_state import Origin
 from barnabas.storage.segment.timestamp_lookup import FoundTimestamp
 from barnabas.storage.segment.transaction_index import AbortedTransaction
 from barnabas.storage.settings import LogConfig

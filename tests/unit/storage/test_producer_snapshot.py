@@ -1,14 +1,14 @@
 import pytest
 
 from barnabas.base.filesystem import LocalFileSystem
-from barnabas.storage.producers.snapshot import (
+from barnabas.storage.producers.producer_snapshot import (
     CorruptSnapshot,
     decode_snapshot,
     encode_snapshot,
     read_snapshot,
     write_snapshot,
 )
-from barnabas.storage.producers.state import ProducedBatch, ProducerState
+from barnabas.storage.producers.producer_state import ProducedBatch, ProducerState
 
 IDEMPOTENT = ProducerState(1, 0, -1, 0x1A1E12CD694, None, (ProducedBatch(32, 32, 0, 0x1A1E12CD694),))
 OPEN = ProducerState(2, 3, 5, 77, 126, (ProducedBatch(120, 126, 2, 77),))

@@ -1,14 +1,14 @@
 import pytest
 
 from barnabas.records.batch import SEQUENCE_MAX
-from barnabas.storage.producers.producers import CompletedTransaction, Producers
-from barnabas.storage.producers.state import (
+from barnabas.storage.producers.producer_state import (
     PRODUCER_EPOCH_MAX,
     Duplicate,
     Origin,
     ProducedBatch,
     ProducerState,
 )
+from barnabas.storage.producers.producers import CompletedTransaction, Producers
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.headers import data_header, marker_header
 

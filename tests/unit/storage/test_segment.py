@@ -14,8 +14,8 @@ from barnabas.sim.disk import SimulatedDisk
 from barnabas.sim.faults import Operation
 from barnabas.storage.segment.handles import Handles
 from barnabas.storage.segment.index import CorruptIndex, TimestampOffset
-from barnabas.storage.segment.recovery import rebuild_segment, recover_segment
 from barnabas.storage.segment.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, mark_of
+from barnabas.storage.segment.segment_recovery import rebuild_segment, recover_segment
 from barnabas.storage.segment.timestamp_lookup import FoundTimestamp, TimestampLookup
 from tests.support.bombs import zstd_bomb
 from tests.support.log_model import data_batch

@@ -11,7 +11,7 @@ from barnabas.records.builder import BatchBuilder
 from barnabas.records.checksum import compute_crc, rewrite, with_records
 from barnabas.records.reader import read_records
 from barnabas.storage.log.validate import AcceptedBatch, BatchCheck, accept_batch, is_recompressed
-from barnabas.storage.producers.state import Origin
+from barnabas.storage.producers.producer_state import Origin
 from barnabas.storage.settings import LogConfig
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.bombs import hollow, zstd_bomb

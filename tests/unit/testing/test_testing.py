@@ -13,9 +13,9 @@ from barnabas.base.clock import ManualClock
 from barnabas.base.errors import InvalidSetting
 from barnabas.broker import upkeep
 from barnabas.client.blocking import BlockingClient
+from barnabas.client.broker_connection import ConnectionOptions
 from barnabas.client.cluster import ClusterOptions
 from barnabas.client.configs import Resource, ResourceType, describe_configs
-from barnabas.client.connection import ConnectionOptions
 from barnabas.client.producing.producer import ProducerOptions
 from barnabas.net.errors import NetworkFailed
 from barnabas.storage.directories.manager import LogManager

@@ -8,9 +8,9 @@ import pytest
 from barnabas.base.ids import TopicPartition
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.cluster import Cluster
-from barnabas.client.group.consumer import GroupConsumer
-from barnabas.client.group.offsets import commit_offsets
-from barnabas.client.group.options import GroupOptions, OffsetReset
+from barnabas.client.group.group_consumer import GroupConsumer
+from barnabas.client.group.group_offsets import commit_offsets
+from barnabas.client.group.member_options import GroupOptions, OffsetReset
 from barnabas.testing import Broker
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)

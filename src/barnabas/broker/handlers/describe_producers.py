@@ -13,7 +13,7 @@ from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
-from barnabas.storage.producers.state import ProducerState
+from barnabas.storage.producers.producer_state import ProducerState
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.request_views import DescribeProducersRequest
 

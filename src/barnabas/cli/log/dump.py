@@ -40,7 +40,7 @@ from barnabas.storage.checkpoints import (
 from barnabas.storage.directories.directory import parse_partition
 from barnabas.storage.directories.meta_properties import META_PROPERTIES, decode_meta_properties
 from barnabas.storage.directories.names import parse_segment_file_name
-from barnabas.storage.producers.snapshot import SNAPSHOT_SUFFIX, read_snapshot
+from barnabas.storage.producers.producer_snapshot import SNAPSHOT_SUFFIX, read_snapshot
 from barnabas.storage.segment.index import OffsetIndex, TimeIndex
 from barnabas.storage.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from barnabas.storage.segment.transaction_index import TransactionIndex

@@ -17,7 +17,7 @@ from barnabas.cli.remote import DEFAULT_BOOTSTRAP, Bootstrap, CommandFailed, wit
 
 if TYPE_CHECKING:
     from barnabas.base.ids import Offset, TopicPartition
-    from barnabas.cli.records.output import Render
+    from barnabas.cli.records.record_output import Render
     from barnabas.cli.records.start_point import StartPoint
     from barnabas.client.cluster import Cluster
     from barnabas.client.offsets import Isolation
@@ -87,7 +87,7 @@ def consume(
 
       barnabas consume orders --group billing --follow
     """
-    from barnabas.cli.records.output import compile_format, render_json, value_renderer
+    from barnabas.cli.records.record_output import compile_format, render_json, value_renderer
     from barnabas.cli.records.start_point import parse_start
     from barnabas.client.offsets import Isolation
 
@@ -119,7 +119,7 @@ def _consume_as_member(
     follow: bool,
     render: "Render",
 ) -> None:
-    from barnabas.cli.group.consume import consume_as_member, offset_reset
+    from barnabas.cli.group.group_consume import consume_as_member, offset_reset
 
     if chosen is not None:
         raise CommandFailed("the group's members share the partitions out; leave out --partition, or --group")

@@ -21,7 +21,7 @@ from barnabas.cli import completion
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, Bootstrap, CommandFailed, parse_assignments, with_cluster
 
 if TYPE_CHECKING:
-    from barnabas.cli.records.input import LineFormat
+    from barnabas.cli.records.record_input import LineFormat
     from barnabas.client.cluster import Cluster
     from barnabas.client.producing.producer import Producer, ProducerOptions
 
@@ -97,7 +97,7 @@ def produce(
       echo '42:NULL' | barnabas produce orders -k : --null NULL
     """
     from barnabas.cli.output import remark
-    from barnabas.cli.records.input import LineFormat
+    from barnabas.cli.records.record_input import LineFormat
     from barnabas.client.producing.producer import ProducerOptions
     from barnabas.records.batch import Codec
 
@@ -203,7 +203,7 @@ class _Sending:
     async def _send_lines(self, cluster: "Cluster", producer: "Producer") -> None:
         from barnabas.cli.lines import LineTooLong
         from barnabas.cli.output import progress
-        from barnabas.cli.records.input import InvalidLine
+        from barnabas.cli.records.record_input import InvalidLine
 
         is_typed = self._source.isatty()
         with progress(f"to {self._topic}", _size_bytes(self._source), is_shown=not is_typed) as advance:

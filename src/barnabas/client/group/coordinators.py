@@ -8,7 +8,7 @@ error that says so. Brokers that know several groups in one request (version 4 o
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
-from barnabas.client.connection import BrokerConnection
+from barnabas.client.broker_connection import BrokerConnection
 from barnabas.client.errors import raise_for
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode

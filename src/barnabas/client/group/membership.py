@@ -25,7 +25,6 @@ from typing import Final
 
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.client.cluster import Cluster
-from barnabas.client.group.admin import raise_for_group
 from barnabas.client.group.assignors import Assignor, JoinedMember
 from barnabas.client.group.consumer_protocol import (
     NO_GENERATION,
@@ -36,7 +35,8 @@ from barnabas.client.group.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from barnabas.client.group.offsets import Committer, OffsetAndMetadata, commit_offsets
+from barnabas.client.group.group_admin import raise_for_group
+from barnabas.client.group.group_offsets import Committer, OffsetAndMetadata, commit_offsets
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages import Message

@@ -26,8 +26,8 @@ from barnabas.base.ids import Offset, TopicPartition
 from barnabas.base.logs import RepeatedWarning
 from barnabas.records.compression import EXPANDED_BYTES_MAX
 from barnabas.storage.checkpoints import CLEANER_OFFSETS, CorruptCheckpoint, read_offsets, write_offsets
-from barnabas.storage.compaction.job import SECRET_BYTES, CleanerSettings, CleaningJob, CleaningTotals
-from barnabas.storage.compaction.plan import Cleanable, find_cleanable, first_dirty_offset, is_roll_due
+from barnabas.storage.compaction.compaction_job import SECRET_BYTES, CleanerSettings, CleaningJob, CleaningTotals
+from barnabas.storage.compaction.compaction_plan import Cleanable, find_cleanable, first_dirty_offset, is_roll_due
 from barnabas.storage.compaction.throttle import Throttle
 from barnabas.storage.log.log import Log
 from barnabas.storage.segment.transaction_index import CorruptTransactionIndex

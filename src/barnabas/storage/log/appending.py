@@ -19,8 +19,8 @@ from barnabas.storage.log.epochs import LeaderEpochs
 from barnabas.storage.log.replay import track_producer
 from barnabas.storage.log.staging import Appended, Staged
 from barnabas.storage.log.validate import AcceptedBatch, BatchCheck, accept_batch
+from barnabas.storage.producers.producer_state import Duplicate, Origin
 from barnabas.storage.producers.producers import Producers
-from barnabas.storage.producers.state import Duplicate, Origin
 from barnabas.storage.segment.segment import BatchMark, Room, mark_of
 from barnabas.storage.settings import LogConfig
 from barnabas.wire.errors import ErrorCode, KafkaError

@@ -47,14 +47,14 @@ from barnabas.storage.log.staging import Appended, LogRead, Staged
 from barnabas.storage.log.traffic import TopicTraffic
 from barnabas.storage.log.truncation import KeptSegment, Truncation
 from barnabas.storage.log.validate import AcceptedBatch, BatchCheck
+from barnabas.storage.producers.producer_state import Origin
 from barnabas.storage.producers.producers import Producers
 from barnabas.storage.producers.snapshots import Snapshots
-from barnabas.storage.producers.state import Origin
-from barnabas.storage.segment.cut import SegmentCut
 from barnabas.storage.segment.doomed import DoomedSegments
 from barnabas.storage.segment.handles import Handles
 from barnabas.storage.segment.replacement import Replacement
 from barnabas.storage.segment.segment import Room, Segment
+from barnabas.storage.segment.segment_cut import SegmentCut
 from barnabas.storage.segment.segments import Segments
 from barnabas.storage.segment.timestamp_lookup import FoundTimestamp, TimestampLookup
 from barnabas.storage.segment.transaction_index import AbortedTransaction

@@ -34,9 +34,9 @@ from barnabas.storage.producers.snapshots import SNAPSHOT_SUFFIX, Snapshots
 from barnabas.storage.segment.doomed import DELETED_SUFFIX
 from barnabas.storage.segment.handles import Handles
 from barnabas.storage.segment.index import CorruptIndex
-from barnabas.storage.segment.recovery import SegmentScan, rebuild_segment, recover_segment, reindex_segment
 from barnabas.storage.segment.replacement import CLEANED_SUFFIX, SWAP_SUFFIX
 from barnabas.storage.segment.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, remove_segment_files
+from barnabas.storage.segment.segment_recovery import SegmentScan, rebuild_segment, recover_segment, reindex_segment
 from barnabas.storage.segment.segments import Segments
 from barnabas.storage.segment.transaction_index import AbortedTransaction, CorruptTransactionIndex
 from barnabas.storage.settings import LogConfig

@@ -19,8 +19,8 @@ from barnabas.base.filesystem import FileSystem
 from barnabas.storage.log.log import Log
 from barnabas.storage.segment.handles import Handles
 from barnabas.storage.segment.index import OffsetPosition
-from barnabas.storage.segment.recovery import note_batches, note_end
 from barnabas.storage.segment.segment import LOG_SUFFIX, Segment
+from barnabas.storage.segment.segment_recovery import note_batches, note_end
 
 logger = logging.getLogger(__name__)
 

@@ -34,12 +34,12 @@ from barnabas.storage.log.epochs import EpochEntry
 from barnabas.storage.log.replay import load_producers, replay_segment
 from barnabas.storage.producers.producers import Producers
 from barnabas.storage.producers.snapshots import Snapshots
-from barnabas.storage.segment.cut import SegmentCut
 from barnabas.storage.segment.doomed import DELETED_SUFFIX
 from barnabas.storage.segment.handles import Handles
 from barnabas.storage.segment.index import CorruptIndex
 from barnabas.storage.segment.replacement import SWAP_SUFFIX
 from barnabas.storage.segment.segment import Segment, remove_segment_files
+from barnabas.storage.segment.segment_cut import SegmentCut
 from barnabas.storage.segment.segments import Segments
 
 _HANDLES: Final = 4

@@ -26,7 +26,7 @@ from barnabas.records.compression import (
     expansion_max,
 )
 from barnabas.records.results import RecordSummary
-from barnabas.storage.producers.state import Origin
+from barnabas.storage.producers.producer_state import Origin
 from barnabas.storage.settings import LogConfig
 from barnabas.wire.errors import ErrorCode, KafkaError
 

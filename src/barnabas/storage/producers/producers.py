@@ -31,7 +31,7 @@ from typing import NamedTuple, TypeAlias
 
 from barnabas.base.ids import NO_EPOCH, NO_PRODUCER, Offset, ProducerEpoch, ProducerId, TimestampMs
 from barnabas.records.batch import CONTROL, BatchHeader
-from barnabas.storage.producers.state import (
+from barnabas.storage.producers.producer_state import (
     BATCHES_REMEMBERED,
     Duplicate,
     Origin,

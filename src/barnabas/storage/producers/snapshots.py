@@ -12,8 +12,8 @@ from typing import Final
 
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import Offset
-from barnabas.storage.producers.snapshot import CorruptSnapshot, encode_snapshot, read_snapshot
-from barnabas.storage.producers.state import ProducerState
+from barnabas.storage.producers.producer_snapshot import CorruptSnapshot, encode_snapshot, read_snapshot
+from barnabas.storage.producers.producer_state import ProducerState
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 

@@ -10,7 +10,7 @@
 Owner: the log. Only the newest segment grows; the others change by truncation, replacement or deletion alone.
 Invariants: `size` is the end of the last whole batch, and bytes past it (a torn write, preallocated space) are never
 read; base offset <= every offset in the segment < base offset + 2^31.
-Crash: bytes after the last sync may be missing or torn; `barnabas.storage.segment.recovery` cuts at the first batch
+Crash: bytes after the last sync may be missing or torn; `segment_recovery` cuts at the first batch
 that is not whole and valid, and rebuilds the indexes from there.
 """
 
@@ -28,7 +28,6 @@ from barnabas.base.settings import LONG_MAX
 from barnabas.records import kernel
 from barnabas.records.batch import HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, check_header, read_header
 from barnabas.storage.segment import hints
-from barnabas.storage.segment.cut import SegmentCut
 from barnabas.storage.segment.handles import Handles, SharedFile
 from barnabas.storage.segment.index import (
     RELATIVE_OFFSET_MAX,
@@ -38,6 +37,7 @@ from barnabas.storage.segment.index import (
     TimeIndex,
     TimestampOffset,
 )
+from barnabas.storage.segment.segment_cut import SegmentCut
 from barnabas.storage.segment.slices import FileSlice
 from barnabas.storage.segment.timestamp_lookup import TimestampLookup
 from barnabas.storage.segment.transaction_index import CorruptTransactionIndex, TransactionIndex

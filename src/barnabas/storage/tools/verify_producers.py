@@ -14,9 +14,14 @@ from barnabas.base.ids import Offset
 from barnabas.records.batch import BatchHeader
 from barnabas.records.control import read_batch_marker
 from barnabas.storage.log.replay import track_producer
+from barnabas.storage.producers.producer_snapshot import (
+    SNAPSHOT_SUFFIX,
+    CorruptSnapshot,
+    encode_snapshot,
+    read_snapshot,
+)
+from barnabas.storage.producers.producer_state import ProducerState
 from barnabas.storage.producers.producers import CompletedTransaction, Producers
-from barnabas.storage.producers.snapshot import SNAPSHOT_SUFFIX, CorruptSnapshot, encode_snapshot, read_snapshot
-from barnabas.storage.producers.state import ProducerState
 from barnabas.storage.segment.transaction_index import (
     ENTRY_BYTES,
     AbortedTransaction,

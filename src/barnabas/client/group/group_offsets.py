@@ -15,11 +15,11 @@ from typing import Any, Final
 from uuid import UUID
 
 from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
+from barnabas.client.broker_connection import BrokerConnection
 from barnabas.client.cluster import Cluster
-from barnabas.client.connection import BrokerConnection
 from barnabas.client.errors import UnknownTopic, raise_for
-from barnabas.client.group.admin import raise_for_group
 from barnabas.client.group.consumer_protocol import NO_GENERATION, by_topic
+from barnabas.client.group.group_admin import raise_for_group
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.messages import Message

@@ -29,7 +29,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.filesystem import FileSystem, read_file, replace_file
 from barnabas.base.ids import NO_SEQUENCE
 from barnabas.records import kernel
-from barnabas.storage.producers.state import ProducedBatch, ProducerState
+from barnabas.storage.producers.producer_state import ProducedBatch, ProducerState
 
 VERSION: Final = 1
 SNAPSHOT_SUFFIX: Final = ".snapshot"

@@ -9,15 +9,15 @@ import typer
 
 from barnabas.base.clock import SystemClock
 from barnabas.cli import completion
-from barnabas.cli.group.options import Committed, Group, group_error_line, isolation_of, told_of
-from barnabas.cli.group.reset import reset
-from barnabas.cli.group.watch import watch
+from barnabas.cli.group.group_arguments import Committed, Group, group_error_line, isolation_of, told_of
+from barnabas.cli.group.group_reset import reset
+from barnabas.cli.group.group_watch import watch
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandFailed, with_cluster
 
 if TYPE_CHECKING:
-    from barnabas.cli.group.view import GroupView
+    from barnabas.cli.group.group_view import GroupView
     from barnabas.client.cluster import Cluster
-    from barnabas.client.group.admin import ListedGroup
+    from barnabas.client.group.group_admin import ListedGroup
     from barnabas.client.offsets import Isolation
     from barnabas.groups.history import GroupHistory
     from barnabas.wire.errors import KafkaError
@@ -43,7 +43,7 @@ def list_groups(
     Example: barnabas group list --state Stable
     """
     from barnabas.cli.output import remark, say_json, say_table
-    from barnabas.client.group import admin as groups
+    from barnabas.client.group import group_admin as groups
 
     async def work(cluster: "Cluster") -> "list[ListedGroup]":
         return await groups.list_groups(cluster, states=state or (), kinds=kind or ())
@@ -89,8 +89,8 @@ def describe(
 
       barnabas group describe billing --members --history
     """
-    from barnabas.cli.group.history import history_fields, say_history
-    from barnabas.cli.group.view import MEMBER_COLUMNS, heading, member_rows, short_names, view_fields
+    from barnabas.cli.group.group_history import history_fields, say_history
+    from barnabas.cli.group.group_view import MEMBER_COLUMNS, heading, member_rows, short_names, view_fields
     from barnabas.cli.output import fits, remark, say, say_json, say_table
 
     with_offsets = offsets or not (members or history)
@@ -122,9 +122,9 @@ def describe(
 async def _describe(
     cluster: "Cluster", group: str, isolation: "Isolation", *, with_history: bool
 ) -> "tuple[GroupView, GroupHistory | None]":
-    from barnabas.cli.group.history import read_history
-    from barnabas.cli.group.lag import LagMeter
-    from barnabas.cli.group.view import look
+    from barnabas.cli.group.group_history import read_history
+    from barnabas.cli.group.group_lag import LagMeter
+    from barnabas.cli.group.group_view import look
 
     view = await look(cluster, group, LagMeter(cluster, isolation), SystemClock().now_ms())
     if view is None:
@@ -133,7 +133,7 @@ async def _describe(
 
 
 def _say_offsets(view: "GroupView") -> None:
-    from barnabas.cli.group.view import OFFSET_COLUMNS, member_name, notes, offset_rows, short_names, summary
+    from barnabas.cli.group.group_view import OFFSET_COLUMNS, member_name, notes, offset_rows, short_names, summary
     from barnabas.cli.output import fits, remark, say, say_table
 
     if view.lags:
@@ -170,7 +170,7 @@ def delete(
 ) -> None:
     """Delete groups with their committed offsets. On a terminal you are asked first."""
     from barnabas.cli.output import complain, confirm, say
-    from barnabas.client.group.admin import delete_groups
+    from barnabas.client.group.group_admin import delete_groups
     from barnabas.wire.errors import ErrorCode
 
     if not yes:
@@ -206,9 +206,9 @@ def commit(
     Example: barnabas group commit billing orders:0=42 orders:1=17
     """
     from barnabas.base.ids import TopicPartition
-    from barnabas.cli.group.targets import parse_position
+    from barnabas.cli.group.group_targets import parse_position
     from barnabas.cli.output import plural, say, say_json
-    from barnabas.client.group.offsets import commit_offsets
+    from barnabas.client.group.group_offsets import commit_offsets
 
     wanted = dict(parse_position(position) for position in positions)
 

@@ -14,15 +14,15 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from barnabas.base.ids import Offset, TopicPartition
-from barnabas.cli.group.options import told_of
+from barnabas.cli.group.group_arguments import told_of
 from barnabas.cli.output import remark
 from barnabas.cli.records.consume import Printer
 from barnabas.cli.records.start_point import StartKind, StartPoint
 from barnabas.cli.remote import CommandFailed
 from barnabas.cli.waiting import SILENT_SECONDS
 from barnabas.client.cluster import Cluster
-from barnabas.client.group.consumer import GroupConsumer
-from barnabas.client.group.options import GroupOptions, OffsetReset, RebalanceListener
+from barnabas.client.group.group_consumer import GroupConsumer
+from barnabas.client.group.member_options import GroupOptions, OffsetReset, RebalanceListener
 from barnabas.client.offsets import Isolation, end_offsets
 from barnabas.client.reading.consumer import ConsumerOptions
 from barnabas.client.reading.fetched import FetchedRun

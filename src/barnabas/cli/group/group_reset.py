@@ -19,8 +19,8 @@ import typer
 
 from barnabas.base.clock import SystemClock
 from barnabas.cli import completion
-from barnabas.cli.group.options import Group, told_of
-from barnabas.cli.group.targets import (
+from barnabas.cli.group.group_arguments import Group, told_of
+from barnabas.cli.group.group_targets import (
     Target,
     TargetKind,
     TopicScope,
@@ -33,7 +33,7 @@ from barnabas.cli.remote import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, CommandFai
 if TYPE_CHECKING:
     from barnabas.base.ids import Offset, TopicPartition
     from barnabas.client.cluster import Cluster
-    from barnabas.client.group.admin import GroupDescription
+    from barnabas.client.group.group_admin import GroupDescription
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +192,8 @@ def _read_offsets(group: str, path: Path) -> "dict[TopicPartition, Offset]":
 
 async def _reset(cluster: "Cluster", group: str, wish: _Wish, *, dry_run: bool) -> list[Move]:
     from barnabas.cli.output import remark
-    from barnabas.client.group.admin import describe_groups
-    from barnabas.client.group.offsets import commit_offsets
+    from barnabas.client.group.group_admin import describe_groups
+    from barnabas.client.group.group_offsets import commit_offsets
 
     with told_of(group):
         description = (await describe_groups(cluster, [group]))[group]
@@ -218,7 +218,7 @@ def _active_line(description: "GroupDescription") -> str:
 
 
 async def _plan(cluster: "Cluster", group: str, wish: _Wish) -> list[Move]:
-    from barnabas.client.group.offsets import committed_offsets
+    from barnabas.client.group.group_offsets import committed_offsets
     from barnabas.client.offsets import end_offsets, start_offsets
 
     committed = {partition: one.offset for partition, one in (await committed_offsets(cluster, group)).items()}

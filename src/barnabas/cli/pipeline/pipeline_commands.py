@@ -63,7 +63,7 @@ def check(
     pipeline = _read(file, bootstrap)
     from barnabas.client.errors import ClusterUnreachable
     from barnabas.pipelines.check import advice_for, check_pipeline, topics_of
-    from barnabas.pipelines.sessions import stop_session
+    from barnabas.pipelines.pipeline_session import stop_session
 
     topics = None
     if not offline:
@@ -132,8 +132,8 @@ def run(
     _require(_PACKAGES)
     metrics_address = _metrics_address(metrics_listen, metrics_port)
     pipeline = _read(file, bootstrap)
+    from barnabas.pipelines.pipeline_session import stop_session
     from barnabas.pipelines.run import SparkLost
-    from barnabas.pipelines.sessions import stop_session
 
     stop = _stop_on_signals()
     log_file = file.parent / pipeline.checkpoint / _SPARK_LOG
@@ -156,10 +156,10 @@ def _run(
     is_once: bool,
     metrics_address: tuple[str, int] | None,
 ) -> None:
-    from barnabas.cli.pipeline.view import make_screen, summary
+    from barnabas.cli.pipeline.pipeline_view import make_screen, summary
     from barnabas.pipelines.metrics import MetricsServer
+    from barnabas.pipelines.pipeline_session import rotate_log
     from barnabas.pipelines.run import Display, PipelineRun
-    from barnabas.pipelines.sessions import rotate_log
 
     screen = make_screen(pipeline.name)
     log_file = file.parent / pipeline.checkpoint / _SPARK_LOG
@@ -233,7 +233,7 @@ def _require(packages: Mapping[str, str]) -> None:
 
 
 def _session(pipeline: "Pipeline", master: str | None, log_file: Path) -> "SparkSession":
-    from barnabas.pipelines.sessions import start_session
+    from barnabas.pipelines.pipeline_session import start_session
 
     return start_session(pipeline.name, master, pipeline.spark, log_file)
 

@@ -15,7 +15,7 @@ from barnabas.base.buffers import Buffer
 from barnabas.base.errors import DiskFailed
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import Offset, Position, TimestampMs
-from barnabas.storage.compaction.batches import CleanedBatch
+from barnabas.storage.compaction.compacted_batches import CleanedBatch
 from barnabas.storage.segment.handles import Handles
 from barnabas.storage.segment.replacement import CLEANED_SUFFIX, SWAP_SUFFIX
 from barnabas.storage.segment.segment import LOG_SUFFIX, Segment, mark_of, remove_segment_files

@@ -11,7 +11,7 @@ they are assigned, but have none of the three.
 from collections.abc import Iterable, Mapping
 
 from barnabas.base.ids import Offset, TopicPartition
-from barnabas.client.group.offsets import OffsetAndMetadata
+from barnabas.client.group.group_offsets import OffsetAndMetadata
 
 
 class Progress:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.client.cluster import Cluster
-from barnabas.client.group.offsets import OffsetAndMetadata, committed_offsets
-from barnabas.client.group.options import GroupOptions
+from barnabas.client.group.group_offsets import OffsetAndMetadata, committed_offsets
+from barnabas.client.group.member_options import GroupOptions
 from barnabas.client.offsets import list_offsets
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from barnabas.base.addresses import address_text
 from barnabas.base.ids import TimestampMs, TopicPartition
-from barnabas.cli.group.lag import LagMeter, PartitionLag, longest_behind_ms, total_lag
+from barnabas.cli.group.group_lag import LagMeter, PartitionLag, longest_behind_ms, total_lag
 from barnabas.cli.output import plural
 from barnabas.client.cluster import Cluster
-from barnabas.client.group.admin import GroupDescription, GroupMember, describe_groups
-from barnabas.client.group.offsets import OffsetAndMetadata, committed_offsets
+from barnabas.client.group.group_admin import GroupDescription, GroupMember, describe_groups
+from barnabas.client.group.group_offsets import OffsetAndMetadata, committed_offsets
 from barnabas.groups.story import duration_text, short_member_id
 
 UNKNOWN = "unknown"

@@ -34,7 +34,7 @@ from pyspark.sql import SparkSession
 from barnabas.pipelines.class_data import with_archive
 from barnabas.pipelines.rules import SHUFFLE_PARTITIONS
 from barnabas.spark.compiled_modules import compiled_modules
-from barnabas.spark.sessions import session
+from barnabas.spark.format_session import session
 from barnabas.spark.source import SparkUnavailable
 
 DEFAULTS: Final = {

@@ -41,7 +41,7 @@ from barnabas.records.checksum import with_records
 from barnabas.records.compression import compress, expanded_records
 from barnabas.records.control import EndTransactionMarker, read_batch_marker
 from barnabas.records.kernel import FilteredRecords, KeyOffsets
-from barnabas.storage.producers.state import ProducerState
+from barnabas.storage.producers.producer_state import ProducerState
 from barnabas.storage.segment.transaction_index import AbortedTransaction
 
 _EMPTY_MAP_BYTES = 64

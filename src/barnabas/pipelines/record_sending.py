@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.cluster import ClusterOptions
 from barnabas.client.producing.producer import Delivery, Producer, ProducerOptions
-from barnabas.spark.clients import shared_client
+from barnabas.spark.worker_clients import shared_client
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 

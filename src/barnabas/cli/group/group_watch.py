@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from barnabas.base.clock import SystemClock
-from barnabas.cli.group.options import Committed, Group, isolation_of
+from barnabas.cli.group.group_arguments import Committed, Group, isolation_of
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, with_cluster
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from barnabas.base.ids import TimestampMs
-    from barnabas.cli.group.view import GroupView
+    from barnabas.cli.group.group_view import GroupView
     from barnabas.client.cluster import Cluster
     from barnabas.client.offsets import Isolation
 
@@ -56,8 +56,8 @@ async def _watch(
     cluster: "Cluster", group: str, isolation: "Isolation", screen: "_Screen", interval: float, limit: int | None
 ) -> None:
     """A group that is not there may come: that is shown, and looked at again."""
-    from barnabas.cli.group.lag import LagMeter
-    from barnabas.cli.group.view import look
+    from barnabas.cli.group.group_lag import LagMeter
+    from barnabas.cli.group.group_view import look
 
     clock = SystemClock()
     meter = LagMeter(cluster, isolation)
@@ -87,7 +87,7 @@ class _Screen(ABC):
 
 class _Lines(_Screen):
     def show(self, group: str, view: "GroupView | None", now_ms: "TimestampMs") -> None:
-        from barnabas.cli.group.view import summary
+        from barnabas.cli.group.group_view import summary
         from barnabas.cli.output import plural, say
 
         if view is None:
@@ -103,7 +103,7 @@ class _Lines(_Screen):
 
 class _Json(_Screen):
     def show(self, group: str, view: "GroupView | None", now_ms: "TimestampMs") -> None:
-        from barnabas.cli.group.view import view_fields
+        from barnabas.cli.group.group_view import view_fields
         from barnabas.cli.output import say_json
 
         fields: dict[str, Any] = {"group": group, "state": None}
@@ -140,7 +140,7 @@ def drawn(group: str, view: "GroupView | None", now_ms: "TimestampMs") -> "Rende
     from rich.table import Table
     from rich.text import Text
 
-    from barnabas.cli.group.view import OFFSET_COLUMNS, heading, notes, offset_rows, short_names, summary
+    from barnabas.cli.group.group_view import OFFSET_COLUMNS, heading, notes, offset_rows, short_names, summary
 
     if view is None:
         return Text(f"{_clock_text(now_ms)}  group '{group}' does not exist", style="yellow")

@@ -33,9 +33,9 @@ from barnabas.records.compression import expanded_records
 from barnabas.records.control import read_batch_marker
 from barnabas.records.kernel import KeyOffsets
 from barnabas.records.reader import read_records
-from barnabas.storage.compaction.batches import BatchCleaner, CleanedTransactions, ProducerTail
-from barnabas.storage.compaction.plan import Cleanable, SegmentExtent, group_segments
-from barnabas.storage.compaction.segments import CleanedSegments
+from barnabas.storage.compaction.compacted_batches import BatchCleaner, CleanedTransactions, ProducerTail
+from barnabas.storage.compaction.compacted_segments import CleanedSegments
+from barnabas.storage.compaction.compaction_plan import Cleanable, SegmentExtent, group_segments
 from barnabas.storage.compaction.throttle import Throttle
 from barnabas.storage.log.log import Log
 from barnabas.storage.segment.segment import LOG_SUFFIX, Segment

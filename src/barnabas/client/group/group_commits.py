@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from barnabas.base.ids import Offset, TopicPartition
+from barnabas.client.group.group_progress import Progress
 from barnabas.client.group.membership import Membership
-from barnabas.client.group.progress import Progress
 from barnabas.net.errors import NetworkFailed
 from barnabas.wire.errors import KafkaError
 

@@ -40,13 +40,13 @@ from barnabas.base.ids import Offset, TopicPartition
 from barnabas.client.cluster import Cluster
 from barnabas.client.errors import UnknownTopic
 from barnabas.client.group.assignors import assignors_named
-from barnabas.client.group.commits import AutomaticCommits
+from barnabas.client.group.group_commits import AutomaticCommits
+from barnabas.client.group.group_offsets import OffsetAndMetadata
+from barnabas.client.group.group_places import Places, find_places
+from barnabas.client.group.group_progress import Progress
+from barnabas.client.group.group_subscription import TopicSubscription
+from barnabas.client.group.member_options import GroupOptions, NoCommittedOffset, RebalanceListener
 from barnabas.client.group.membership import Joined, MemberOptions, Membership
-from barnabas.client.group.offsets import OffsetAndMetadata
-from barnabas.client.group.options import GroupOptions, NoCommittedOffset, RebalanceListener
-from barnabas.client.group.places import Places, find_places
-from barnabas.client.group.progress import Progress
-from barnabas.client.group.subscription import TopicSubscription
 from barnabas.client.reading.consumer import Consumer
 from barnabas.client.reading.fetched import ConsumedRecord, FetchedRun
 from barnabas.net.errors import NetworkFailed

@@ -184,7 +184,7 @@ def test_process_whose_reader_has_gone_is_quiet(tmp_path: Path) -> None:
 
 def test_process_that_meets_a_bug_shows_no_trace(data: Path, tmp_path: Path) -> None:
     script = (
-        "import sys; from barnabas.cli import main, log\n"
+        "import sys; from barnabas.cli import main; from barnabas.cli.log import log_commands as log\n"
         "log._dump_one = lambda *_: 1 / 0\n"
         "sys.argv[1:] = ['log', 'dump', 'x']\n"
         "main.main()\n"
@@ -199,7 +199,7 @@ def test_process_that_meets_a_bug_shows_no_trace(data: Path, tmp_path: Path) -> 
 
 def test_interrupted_process_exits_with_130() -> None:
     script = (
-        "import signal, sys; from barnabas.cli import main, log\n"
+        "import signal, sys; from barnabas.cli import main; from barnabas.cli.log import log_commands as log\n"
         "log._dump_one = lambda *_: (print('at work', flush=True), signal.pause())\n"
         "sys.argv[1:] = ['log', 'dump', 'x']\n"
         "main.main()\n"

@@ -8,7 +8,7 @@ import pytest
 from barnabas.cli.pipeline.pipeline_commands import _metrics_address
 from barnabas.cli.pipeline.pipeline_view import LineScreen, line, summary
 from barnabas.cli.remote import CommandFailed
-from barnabas.pipelines.graph_svg import graph_svg
+from barnabas.pipelines.drawing.graph_svg import graph_svg
 from barnabas.pipelines.metrics import MetricsServer, PipelineMetrics
 from barnabas.pipelines.progress import QueryView
 from barnabas.pipelines.spec import read_pipeline

@@ -1,6 +1,6 @@
 """The graph of a pipeline, as text."""
 
-from barnabas.pipelines.graph import duration_text, graph_text
+from barnabas.pipelines.drawing.graph import duration_text, graph_text
 from barnabas.pipelines.spec import read_pipeline
 from tests.pipelines.samples import VIEWS
 

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from barnabas.pipelines.graph import nodes_of
-from barnabas.pipelines.graph_svg import graph_svg
+from barnabas.pipelines.drawing.graph import nodes_of
+from barnabas.pipelines.drawing.graph_svg import graph_svg
 from barnabas.pipelines.spec import Pipeline, read_pipeline
 from tests.pipelines.samples import VIEWS
 
@@ -144,7 +144,7 @@ def test_picture_has_a_title() -> None:
 
 def test_picture_is_the_same_in_every_process() -> None:
     program = (
-        "import sys; from barnabas.pipelines.graph_svg import graph_svg; "
+        "import sys; from barnabas.pipelines.drawing.graph_svg import graph_svg; "
         "from barnabas.pipelines.spec import read_pipeline; "
         "sys.stdout.buffer.write(graph_svg(read_pipeline(sys.stdin.read(), 'views.yaml')).encode())"
     )

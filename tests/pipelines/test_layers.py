@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.pipelines.layers import ROW_GAP, Edge, Extent, Layout, lay_out
+from barnabas.pipelines.drawing.layers import ROW_GAP, Edge, Extent, Layout, lay_out
 
 
 def chain(*names: str) -> list[Edge]:

@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from barnabas.pipelines.picture import COLOURS, Arrow, Box, Label, Picture, cells, shown, svg_text, wrapped
+from barnabas.pipelines.drawing.picture import COLOURS, Arrow, Box, Label, Picture, cells, shown, svg_text, wrapped
 
 SPACE = "{http://www.w3.org/2000/svg}"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from barnabas.pipelines.picture import COLOURS, HEADING_HEIGHT, MARGIN, Arrow, Box, Label, Picture, svg_text
+from barnabas.pipelines.drawing.picture import COLOURS, HEADING_HEIGHT, MARGIN, Arrow, Box, Label, Picture, svg_text
 
 COLUMN_GAP = 26
 ROW_GAP = 24

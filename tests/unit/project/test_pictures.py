@@ -26,7 +26,7 @@ def architecture_picture() -> str:
 
 def pipeline_picture() -> str:
     """As `barnabas pipeline explain --svg` draws it."""
-    from barnabas.pipelines.graph_svg import graph_svg
+    from barnabas.pipelines.drawing.graph_svg import graph_svg
     from barnabas.pipelines.spec import read_pipeline
 
     return graph_svg(read_pipeline(PIPELINE_SOURCE.read_text(encoding="utf-8"), PIPELINE_SOURCE.name))

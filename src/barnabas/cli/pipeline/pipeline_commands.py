@@ -98,8 +98,8 @@ def explain(
     Example: barnabas pipeline explain views.yaml --svg views.svg
     """
     _require(_PACKAGES_OF_FILES)
-    from barnabas.pipelines.graph import graph_text
-    from barnabas.pipelines.graph_svg import graph_svg
+    from barnabas.pipelines.drawing.graph import graph_text
+    from barnabas.pipelines.drawing.graph_svg import graph_svg
 
     pipeline = _read(file, None)
     sys.stdout.write(graph_text(pipeline))

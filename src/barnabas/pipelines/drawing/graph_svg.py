@@ -1,4 +1,4 @@
-"""The graph of a pipeline as an SVG picture, from the same nodes as the text of `barnabas.pipelines.graph`. Pure.
+"""The graph of a pipeline as an SVG picture, from the same nodes as the text of `graph`. Pure.
 
 Sources are at the left, sinks and dead letters at the right, steps between them. A step that reads nothing (a constant
 table) stands just before the first one that reads it.
@@ -6,9 +6,19 @@ table) stands just before the first one that reads it.
 
 from typing import Final
 
-from barnabas.pipelines.graph import Node, nodes_of, unused_nodes
-from barnabas.pipelines.layers import Edge, Extent, lay_out
-from barnabas.pipelines.picture import HEADING_HEIGHT, MARGIN, Arrow, Box, Label, Picture, shown, svg_text, wrapped
+from barnabas.pipelines.drawing.graph import Node, nodes_of, unused_nodes
+from barnabas.pipelines.drawing.layers import Edge, Extent, lay_out
+from barnabas.pipelines.drawing.picture import (
+    HEADING_HEIGHT,
+    MARGIN,
+    Arrow,
+    Box,
+    Label,
+    Picture,
+    shown,
+    svg_text,
+    wrapped,
+)
 from barnabas.pipelines.spec import Pipeline
 
 _COLOURS: Final = {"source": "blue", "table": "violet", "step": "yellow", "sink": "green", "dead": "red"}

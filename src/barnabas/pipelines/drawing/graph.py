@@ -1,6 +1,6 @@
 """A pipeline as a graph, and the graph as lines of text. Pure.
 
-`barnabas.pipelines.graph_svg` draws the same nodes as a picture.
+`barnabas.pipelines.drawing.graph_svg` draws the same nodes as a picture.
 """
 
 from dataclasses import dataclass

@@ -82,6 +82,11 @@ def _spark_version() -> str:
     return ".".join(pyspark.__version__.split(".")[:2])
 
 
+NAMES_STREAMS: Final = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 3)
+"""Spark 4.2 takes names for streams, too, but binds them by order all the same; with the newer format of its offsets it
+binds them by name, and then fails to run an unfinished batch again (`None.get`)."""
+
+
 def read_plan(checkpoint: Path) -> Plan | None:
     """None where there is none yet; DamagedPlan when there is one that makes no sense."""
     path = checkpoint / PLAN_FILE
@@ -135,7 +140,9 @@ def query_plan(pipeline: Pipeline, compiled: Compiled) -> QueryPlan:
 
 
 def may_name_streams(checkpoint: Path, sink: Sink, plan: Plan | None) -> bool:
-    """Whether the streams of a query can be bound by name: it is new, or was begun so."""
+    """Whether the streams of a query can be bound by name: Spark can, and the query is new or was begun so."""
+    if not NAMES_STREAMS:
+        return False
     before = None if plan is None else plan.queries.get(sink.name)
     return before.is_named if before is not None and has_progress(checkpoint, sink) else True
 
@@ -168,8 +175,12 @@ def _reasons(
     pipeline: Pipeline, sink: Sink, before: QueryPlan, now: QueryPlan, *, is_exact: bool
 ) -> Iterator[tuple[int, str]]:
     """Lines of the file with what is wrong there."""
-    if before.is_named:
+    if before.is_named and not NAMES_STREAMS:
+        yield sink.entry.line, "it was begun with Spark 4.3 or newer, which binds sources by name; this Spark cannot"
+    elif before.is_named:
         yield from _named_stream_reasons(pipeline, sink, before, now)
+    elif changed := list(_changed_topics(pipeline, sink, before, now)):
+        yield from changed
     elif not _is_in_same_order(before.streams, now.streams, is_exact=is_exact):
         was, reads = (", then ".join(one.topics for one in plan.streams) for plan in (before, now))
         yield sink.entry.line, f"it read {was}, and now reads {reads}"
@@ -212,19 +223,25 @@ def _source_of_moved_readings(before: list[Stream], now: list[Stream]) -> str | 
     return None
 
 
-def _named_stream_reasons(
-    pipeline: Pipeline, sink: Sink, before: QueryPlan, now: QueryPlan
-) -> Iterator[tuple[int, str]]:
+def _changed_topics(pipeline: Pipeline, sink: Sink, before: QueryPlan, now: QueryPlan) -> Iterator[tuple[int, str]]:
     reads = {stream.source: stream.topics for stream in now.streams}
-    new = {topics: name for name, topics in reads.items() if all(name != one.source for one in before.streams)}
     for stream in before.streams:
-        if stream.source in reads and reads[stream.source] != stream.topics:
-            topics = reads[stream.source]
+        topics = reads.get(stream.source, stream.topics)
+        if topics != stream.topics:
             yield (
                 _line_of(pipeline, sink, stream.source),
                 f"source '{stream.source}' read {stream.topics} and now reads {topics}",
             )
-        elif stream.source not in reads and stream.topics in new:
+
+
+def _named_stream_reasons(
+    pipeline: Pipeline, sink: Sink, before: QueryPlan, now: QueryPlan
+) -> Iterator[tuple[int, str]]:
+    yield from _changed_topics(pipeline, sink, before, now)
+    reads = {stream.source: stream.topics for stream in now.streams}
+    new = {topics: name for name, topics in reads.items() if all(name != one.source for one in before.streams)}
+    for stream in before.streams:
+        if stream.source not in reads and stream.topics in new:
             name = new[stream.topics]
             yield (
                 _line_of(pipeline, sink, name),

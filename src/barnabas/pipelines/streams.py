@@ -19,10 +19,6 @@ from barnabas.spark import option_names, sink_options
 from barnabas.spark.source import FORMAT, BarnabasDataSource
 
 _NAMED_STREAMS: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-_OFFSETS_FORMAT: Final = "spark.sql.streaming.offsetLog.formatVersion"
-_IN_ORDER: Final = "1"
-_BY_NAME: Final = "2"
-"""Spark 4.2 takes names and ignores them unless its offsets are written in this format; 4.3 chooses it by itself."""
 _OF_SOURCES: Final = frozenset(
     (
         *option_names.CONSUMER_SETTINGS,
@@ -63,7 +59,6 @@ class ClusterStreams:
         """A setting of the session, which a query takes with it when it is analysed and started."""
         self._is_named = is_named
         self.spark.conf.set(_NAMED_STREAMS, "true" if is_named else "false")
-        self.spark.conf.set(_OFFSETS_FORMAT, _BY_NAME if is_named else _IN_ORDER)
 
     def stream(self, source: Source, parser: Parser, sink: Sink) -> DataFrame:
         options = source_options(self.pipeline, source) | {

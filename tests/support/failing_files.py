@@ -35,7 +35,7 @@ class Call(NamedTuple):
 
 
 class FailingFiles(LocalFileSystem):
-    """See the module's text. Syncs are counted, and not done: no power is lost here."""
+    """Syncs are counted, and not done: no power is lost here."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

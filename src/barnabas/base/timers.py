@@ -46,8 +46,6 @@ class Timer:
 
 
 class TimerWheel:
-    """See the module's text."""
-
     __slots__ = ("_buckets", "_tick_ms", "_tick_next", "_ticks", "on_earlier")
 
     def __init__(self, tick_ms: int = TICK_MS, on_earlier: Callable[[int], None] | None = None) -> None:

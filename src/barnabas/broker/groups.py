@@ -31,8 +31,6 @@ _MINUTE_MS = 60_000
 
 
 class Groups:
-    """See the module's text."""
-
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,

@@ -54,8 +54,6 @@ def check_internal_config(name: str, config: LogConfig) -> None:
 
 
 class InternalTopics:
-    """See the module's text."""
-
     def __init__(self, config: BrokerConfig, topics: TopicWriter, replicas: Replicas) -> None:
         self._config = config
         self._topics = topics

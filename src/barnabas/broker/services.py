@@ -35,8 +35,6 @@ _SERVED_SECONDS_MIN: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """See the module's text."""
-
     broker_id: int
     cluster_id: str
     settings: BrokerSettings

@@ -41,8 +41,6 @@ _PARTITIONS_REMEMBERED_MAX: Final = 50_000
 
 
 class GroupCoordinator:
-    """See the module's text."""
-
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,

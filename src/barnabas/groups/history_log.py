@@ -46,8 +46,6 @@ _READ_BYTES: Final = 1 << 20
 
 
 class HistoryLog:
-    """See the module's text."""
-
     def __init__(
         self, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int], want_topic: Callable[[], None]
     ) -> None:

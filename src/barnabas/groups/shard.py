@@ -119,8 +119,6 @@ class _Batch:
 
 
 class GroupShard:
-    """See the module's text."""
-
     def __init__(self, partition: LedPartition, world: ShardWorld) -> None:
         self.partition = partition
         self.status = ShardStatus.LOADING

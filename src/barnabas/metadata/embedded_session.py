@@ -43,8 +43,6 @@ class SessionOwner(Protocol):
 
 
 class EmbeddedSession:
-    """See the module's text."""
-
     def __init__(self, store: SessionOwner, session_id: int, tree: Tree) -> None:
         self._store = store
         self._session_id = session_id

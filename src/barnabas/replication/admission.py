@@ -64,8 +64,6 @@ class _Waiting(NamedTuple):
 
 
 class Admission:
-    """See the module's text."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop, workers: Executor) -> None:
         self._loop = loop
         self._workers = workers

@@ -18,8 +18,6 @@ from barnabas.storage.directories.manager import LogManager
 
 
 class Flusher:
-    """See the module's text."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop, logs: LogManager, workers: Executor) -> None:
         self._logs = logs
         self._workers = workers

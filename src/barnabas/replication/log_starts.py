@@ -19,8 +19,6 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 
 
 class LogStarts:
-    """See the module's text."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop, logs: LogManager, workers: Executor) -> None:
         self._loop = loop
         self._logs = logs

@@ -55,8 +55,6 @@ _WRITTEN_BYTES_MAX: Final = 16 << 10
 
 
 class Partition:
-    """See the module's text."""
-
     __slots__ = (
         "_deadline",
         "_flush",

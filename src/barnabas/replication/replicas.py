@@ -60,8 +60,6 @@ gives them epoch 1. From the next one on they were led, so that they had logs.""
 
 
 class Replicas:
-    """See the module's text."""
-
     def __init__(
         self,
         broker_id: int,

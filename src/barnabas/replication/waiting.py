@@ -33,8 +33,6 @@ _DEADLINE: Final = itemgetter(2)
 
 
 class Waiters:
-    """See the module's text."""
-
     __slots__ = ("uncommitted", "unwritten")
 
     def __init__(self) -> None:

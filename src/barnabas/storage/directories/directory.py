@@ -198,7 +198,7 @@ class CheckpointFile:
 
 
 class LogDirectory:
-    """See the module's text. `logs` are those that are open and served."""
+    """`logs` are those that are open and served."""
 
     def __init__(self, files: FileSystem, path: str) -> None:
         self._files = files

@@ -86,7 +86,7 @@ class _Timer:
 
 
 class Housekeeping:
-    """See the module's text. Owner: the log manager; it touches only directories that are online."""
+    """Owner: the log manager; it touches only directories that are online."""
 
     def __init__(
         self,

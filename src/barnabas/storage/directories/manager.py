@@ -66,8 +66,6 @@ _WARNING_SECONDS: Final = 60.0
 
 
 class LogManager:
-    """See the module's text."""
-
     def __init__(
         self,
         files: FileSystem,

@@ -34,8 +34,6 @@ _REPEAT_SECONDS: Final = 60.0
 
 
 class DirectorySpace:
-    """See the module's text."""
-
     def __init__(self, path: str) -> None:
         self._path = path
         self._warning: RepeatedWarning | None = None

@@ -81,7 +81,7 @@ class Room(NamedTuple):
 
 
 class Segment:
-    """See the module's text. `size` bytes of the file belong to the log."""
+    """`size` bytes of the file belong to the log."""
 
     __slots__ = (
         "_bytes_since_entry",

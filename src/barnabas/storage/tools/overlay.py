@@ -173,7 +173,7 @@ class OverlayLock:
 
 
 class OverlayFileSystem:
-    """See the module's text. Directories below may be changed, but not renamed or removed as a whole."""
+    """Directories below may be changed, but not renamed or removed as a whole."""
 
     def __init__(self, files: FileSystem) -> None:
         self._files = files

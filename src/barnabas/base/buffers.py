@@ -5,4 +5,4 @@ from typing import Final, TypeAlias
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 BUFFER_TYPES: Final = (bytes, bytearray, memoryview)
-"""For `isinstance`, which builds a union anew each time it is given one."""
+"""For `isinstance`: a union would be built again at each call."""

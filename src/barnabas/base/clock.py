@@ -140,7 +140,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is told to move: for tests and simulation."""
+    """A clock that stands still until it is moved by hand: for tests and simulation."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = self._steady_ms = now_ms

@@ -5,7 +5,7 @@
     {"time": "2026-05-01T10:31:05.123Z", "level": "INFO", "logger": "barnabas.storage.log.log",
      "message": "orders-0: truncated to offset 17", "topic": "orders", "partition": 0}     JSON
 
-Whoever logs uses the standard library's loggers and hands ids over as fields, so that machines need not read prose:
+Modules log with the standard library's loggers and pass ids as fields, so that machines need not parse prose:
 
     logger.info("group %s is stable", group_id, extra=fields(group=group_id, generation=7))
 

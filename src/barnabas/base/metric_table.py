@@ -1,7 +1,7 @@
 """Every metric that a broker serves: name, kind, labels, meaning. `docs/metrics.md` is written from this table.
 
 Names follow Prometheus's conventions: `barnabas_`, the subject, the base unit (seconds, bytes), `_total` for counters.
-To add one: a `Description` here, in its section; registered where it is measured; and the page written anew by
+To add one, put a `Description` into its section here, register it where it is measured, and regenerate the page with
 `make docs`. A test starts a broker and fails when it serves a name that is not here, or does not serve one that is.
 """
 

@@ -9,7 +9,7 @@ _Item = TypeVar("_Item")
 
 
 async def in_slices(items: Iterable[_Item], length: int) -> AsyncIterator[list[_Item]]:
-    """So many at a time. Whatever was known before a slice may have changed after it."""
+    """Slices of `length` items. Other tasks run between slices, so shared state may change there."""
     iterator = iter(items)
     while together := list(islice(iterator, length)):
         yield together

@@ -30,7 +30,7 @@ from barnabas.base.texts import SHOWN_LENGTH_MAX, shortened
 SettingValue: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 
 TEXT_BYTES_MAX = 2**15 - 1
-"""Of a value: it is told to clients, whose protocol has room for no more."""
+"""Of a value: the protocol cannot carry a longer one to clients."""
 LONG_MAX = 2**63 - 1
 DOUBLE_MAX = math.nextafter(math.inf, 0)
 

@@ -1,8 +1,8 @@
 """The tasks of one owner: none is lost, none fails in silence.
 
-A task whose exception nobody awaits would be reported when it is garbage, if ever. These report at once, to the event
-loop's exception handler (`barnabas.base.supervision`), in the context in which `Tasks` was made, whoever starts them.
-They are kept in the order of their start: effects of a stop never depend on hashes.
+asyncio reports an exception that nobody awaits when the task is garbage-collected, if ever. These tasks report at once
+to the event loop's exception handler (`barnabas.base.supervision`), in the context in which `Tasks` was made, not that
+of the caller of `start`. They are kept in the order of their start: effects of a stop never depend on hashes.
 
 Owner: the event loop.
 """

@@ -5,7 +5,7 @@ buckets   tick number -> timers that may be due in it       (a tick is `tick_ms`
 ticks     heap of those numbers, each once                  (the earliest is what a driver waits for)
 ```
 
-A timer that moves *later*, which is what each heartbeat does to its session, is only told its new deadline: it stays in
+A timer that moves *later*, which is what each heartbeat does to its session, only gets its new deadline: it stays in
 its bucket, and when that bucket comes up it goes into the right one. So a member that beats every three seconds with a
 session of forty-five is looked at twice a minute, and a beat is one assignment. A timer that moves earlier goes into an
 earlier bucket at once, and its old place is found to be stale when it comes up.
@@ -49,7 +49,7 @@ class TimerWheel:
     __slots__ = ("_buckets", "_tick_ms", "_tick_next", "_ticks", "on_earlier")
 
     def __init__(self, tick_ms: int = TICK_MS, on_earlier: Callable[[int], None] | None = None) -> None:
-        """`on_earlier` hears of a new earliest moment at which `advance` is needed."""
+        """`on_earlier` is called with the moment at which `advance` is needed, when that moves earlier."""
         assert tick_ms > 0
         self._tick_ms = tick_ms
         self._buckets: dict[int, list[Timer]] = {}
@@ -75,7 +75,7 @@ class TimerWheel:
             self._put(timer, tick)
 
     def cancel(self, timer: Timer) -> None:
-        """Its entry stays until its bucket comes up, or is used again when it is set anew."""
+        """The entry stays until its bucket comes up; setting the timer again reuses it."""
         timer.deadline_ms = None
 
     def _tick_of(self, deadline_ms: int) -> int:

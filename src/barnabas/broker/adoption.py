@@ -7,7 +7,7 @@ leaves every file as it was. Logs, checkpoints and committed offsets need nothin
 | the directories | what happens |
 |---|---|
 | of a Kafka broker that was alone | taken over |
-| one of several, and the others are not named | refused: the partitions in the others would begin anew, empty |
+| one of several, and the others are not named | refused: the partitions in the others would start over, empty |
 | of one broker of several | refused: the other replicas may have more |
 | in use by a running Kafka | refused |
 | taken over before, and Kafka has run since | refused: what Kafka has created since is not in our metadata |

@@ -1,8 +1,8 @@
-"""Topics that are made because somebody asked for them.
+"""Creates topics because a client asked for them.
 
-The client that asked is told that there is no such topic, as Kafka does, and asks again a moment later; the topic is
-created meanwhile. Each name is created once at a time, however many ask. The log says who asked for it first; what
-cannot be created is said every ten seconds at most, because clients keep asking.
+As in Kafka, the answer is that there is no such topic, and the client asks again a moment later; the topic is created
+meanwhile. Each name is created once at a time, however many clients ask. The log says who asked first; failures are
+logged every ten seconds at most, because clients keep asking.
 
 Owner: the broker's event loop. `stop` ends what is under way.
 """
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 _WARNING_SECONDS: Final = 60.0
 _TOGETHER_MAX: Final = 100
-"""Whoever asks for more has to ask again."""
+"""Clients that ask for more have to ask again."""
 
 
 class AskedTopic(NamedTuple):

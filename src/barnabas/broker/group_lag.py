@@ -8,7 +8,7 @@ reads it, and it is remembered until the group moves on. With many groups other 
 |---|---|
 | at the end | 0 |
 | before the start of the log (records were deleted) | from the start on |
-| beyond the end (the topic was created anew) | unknown |
+| beyond the end (the topic was recreated) | unknown |
 | of a partition that is not led here | not shown |
 
 Owner: the broker's event loop.
@@ -86,7 +86,7 @@ class GroupLags:
         return None if lag.unread is None else self._last.timestamps.get(lag.unread)
 
     async def refresh(self) -> None:
-        """Measures anew. When that takes too long, it goes on, and the lags of before are shown until it is done."""
+        """Measures again. If that takes too long, it goes on, and the previous lags are shown until it is done."""
         if self._measuring is None or self._measuring.done():
             self._measuring = self._tasks.start(self._measure())
         with suppress(TimeoutError):

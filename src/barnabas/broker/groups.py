@@ -72,17 +72,17 @@ class Groups:
     async def find_partition(self, group_id: str) -> int | None:
         """The partition of `__consumer_offsets` that a group belongs to; None when there is no such topic yet.
 
-        The topic is made by this, where it can be.
+        Creates the topic, where that is possible.
         """
         if OFFSETS_TOPIC not in self._replicas.image.topics:
             if not await self._internal_topics.ensure(OFFSETS_TOPIC):
                 return None
             self.follow(self._replicas.image)
-            await self.coordinator.wait_loaded()  # there is nothing to load, and whoever asked comes at once
+            await self.coordinator.wait_loaded()  # there is nothing to load, and the client comes at once
         return partition_of(group_id, len(self._replicas.image.topics[OFFSETS_TOPIC].partitions))
 
     def want_topic(self) -> None:
-        """Begins to make `__consumer_offsets`, where it can be made: somebody asked for it by name."""
+        """Starts to create `__consumer_offsets`, where that is possible: a client asked for it by name."""
         self._internal_topics.want(OFFSETS_TOPIC)
 
     async def run(self) -> None:
@@ -123,7 +123,7 @@ class Groups:
         return known
 
     def close(self) -> None:
-        """Whoever waits for a group is told to look elsewhere; what the story has is written."""
+        """Tells all who wait for a group to look elsewhere, and writes what the story has."""
         self._is_closed = True
         self.coordinator.close()
         self.history.close()

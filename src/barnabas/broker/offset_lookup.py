@@ -7,7 +7,7 @@
 | -3 | 7 | the first record with the largest timestamp |
 | -4 | 8 | the start of what is stored here: the start |
 | -5 | 9 | the end of what is in tiered storage: there is none |
-| -6 | 11 | the first record that tiered storage is to get: there is none |
+| -6 | 11 | the first record that tiered storage has yet to get: there is none |
 | 0 and more | 1 | the first record that is not older |
 
 Records that a reader may not read yet are not found. A search reads the log at one place; when the page cache does not
@@ -94,7 +94,7 @@ async def find_offset(
 
 
 async def _find(partition: Partition, timestamp: TimestampMs, workers: LookupWorkers) -> FoundTimestamp | None:
-    """The log may change while a worker looks into a batch, so each step begins anew."""
+    """The log may change while a worker looks into a batch, so each step searches the log again."""
     target = partition.largest_timestamp if timestamp == MAX_TIMESTAMP else timestamp
     first_offset = partition.log_start_offset
     while target >= 0 and (look := partition.look_for_timestamp(target, first_offset)) is not None:

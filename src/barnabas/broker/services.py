@@ -1,4 +1,4 @@
-"""What the handlers of a broker work with, made once by whoever puts the broker together."""
+"""What the handlers of a broker work with, created once when the broker is assembled."""
 
 import asyncio
 import logging

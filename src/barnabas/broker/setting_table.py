@@ -1,11 +1,11 @@
 """The rows for the settings of a broker that are not its logs' (`barnabas.storage.setting_tables` has those).
 
-Names, types, defaults and ranges are Apache Kafka 4.3's. What Kafka can change while it runs and Barnabas cannot
-(listeners, threads) is said to need a restart. `UNSUPPORTED` names the rest of Kafka's settings by how they begin, with
-the feature that they belong to: they are known, said when they are given, and have no effect.
+Names, types, defaults and ranges are Apache Kafka 4.3's. Settings that Kafka can change while it runs and
+Barnabas cannot (listeners, threads) are marked as needing a restart. `UNSUPPORTED` lists the rest of Kafka's settings
+by name or prefix, with the feature that they belong to: they are known, reported when given, and have no effect.
 
-To add a setting: a row here, a field in `barnabas.broker.settings` if something reads it, and the page written anew by
-`barnabas.cli.settings_page`.
+To add a setting: add a row here and, if something reads it, a field in `barnabas.broker.settings`; then regenerate the
+page with `barnabas.cli.settings_page`.
 """
 
 import re

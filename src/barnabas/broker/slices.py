@@ -2,12 +2,12 @@
 longer than that for their produce, fetch or heartbeat, whatever a request names.
 
 Work that may be long asks after every piece of it (`each`, `finish`), and waits for another turn when this one's time
-is over. Two lines wait: requests that begin (`begin`), of which most are short, and those that go on. Each turn lets a
-few of both continue, and each of these gets on for a moment at least. So a short request passes the long ones, and no
-long one stands still. While there is little to do nobody waits, and a look at the clock is all that it costs.
+is over. Two lines wait: requests that begin (`begin`), most of which are short, and those that go on. Each turn lets a
+few of both continue, and each of these runs for a moment at least. So a short request passes the long ones, and no
+long one stands still. While there is little to do nobody waits, and the only cost is a look at the clock.
 
 On the loop and not in a thread: a thread that computes takes the interpreter away from the loop at every system call
-that this makes, and the loop waits for each anew.
+that the loop makes, and the loop has to wait each time.
 
 Owner: the broker's event loop.
 """

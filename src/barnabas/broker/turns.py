@@ -1,10 +1,10 @@
-"""Keeps a storm of slow requests from holding the event loop: so many in one turn of it, the others in the next ones.
+"""Keeps a storm of slow requests from holding the event loop: each turn runs a limited number, later turns the others.
 
-Ten thousand members that join at once would otherwise be worked on together, before the loop looks at a socket again,
-and everybody else's produce and fetch would wait for them. What waits is done in order. Waiting costs a place in a
+Ten thousand members that join at once would otherwise all be handled before the loop looks at a socket again, and
+everybody else's produce and fetch would wait for them. Waiting requests run in order. Waiting costs a place in a
 queue and no more: the requests of a storm are received together, and a task for each would hold the loop by itself.
 
-Owner: the broker's event loop. The task that does what waits ends by itself when nothing does.
+Owner: the broker's event loop. The task that runs waiting requests ends by itself when there are none.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """What the shell offers when Tab is pressed: names of topics, groups and settings.
 
-Topics and groups are asked from the cluster that the command line names, for a second at most. Whoever presses Tab
-must never read an error: without a cluster nothing is offered. Settings come from the tables, without a cluster.
+Topics and groups come from the cluster that the command line names, which gets a second at most to answer. Pressing Tab
+must never show an error: without a cluster nothing is offered. Settings come from the tables, without a cluster.
 
 `barnabas --install-completion` makes the shell call us with the words so far in the environment. Bash breaks words at
 colons and equals signs, which `rejoin_words` undoes, so that `-b 127.0.0.1:9092` is understood.

@@ -180,7 +180,7 @@ async def produce(
 
 
 async def consume(cluster: Cluster, first: Offset, count: int, on_progress: Callable[[int], None]) -> Stopwatch:
-    """Consumes so many records; `DemoFailed` unless they are those that belong there."""
+    """Consumes `count` records; `DemoFailed` unless they are the expected ones."""
     watch = Stopwatch()
     async with Consumer(cluster, ConsumerOptions(partition_bytes_max=FETCH_BYTES)) as consumer:
         consumer.assign({PARTITION: first})

@@ -4,11 +4,11 @@
 |---|---|---|
 | a mistake of the user, or an error that Barnabas raises on purpose | one line that says what to do | 1 |
 | Ctrl-C | nothing | 130 |
-| whoever read the output has gone | nothing | 1 |
+| the reader of the output has gone | nothing | 1 |
 | a bug | one line that names the file with the trace; with `--debug` the trace itself | 1 |
 
-Each command, or group of them, is a module of its own. Only the one that is asked for is imported, and what is slow to
-import is imported when it runs: nobody should wait for what was not asked for.
+Each command, or group of them, has its own module. Only the requested one is imported, and slow imports happen when it
+runs: a user should not wait for what the command does not need.
 """
 
 import logging
@@ -131,7 +131,7 @@ def _occupy_standard_streams() -> None:
 
 def run(arguments: list[str]) -> int:
     """Runs one command line; returns its exit status. What is not handled here is a bug, and `_report_bug` says so."""
-    # Commands report what they do; the log is for whoever asks for it with --debug.
+    # Commands report what they do; the log is shown only with --debug.
     logging.getLogger("barnabas").addHandler(logging.NullHandler())
     sys.excepthook = _report_bug
     try:
@@ -161,7 +161,7 @@ def _report_bug(kind: type[BaseException], error: BaseException, trace: Tracebac
     """The last resort, called by Python itself: a stack trace goes to a file, not to the user."""
     if issubclass(kind, KeyboardInterrupt):
         return
-    import tempfile  # nobody but a bug needs it
+    import tempfile  # only a bug report needs it
 
     descriptor, path = tempfile.mkstemp(prefix="barnabas-", suffix=".trace", text=True)
     with os.fdopen(descriptor, "w") as file:

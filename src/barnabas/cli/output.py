@@ -65,7 +65,7 @@ def remark(text: str) -> None:
 def confirm(question: str, otherwise: str) -> None:
     """Asks the person at the terminal; any answer but yes ends the command with exit status 1.
 
-    Nobody is asked where standard input is no terminal: a script means what it says.
+    It does not ask when standard input is no terminal: a script means what it says.
     """
     if sys.stdin is None or not sys.stdin.isatty():
         return

@@ -103,7 +103,7 @@ async def _unreachable_line(error: "ClusterUnreachable") -> str:
 
 
 def error_line(error: "KafkaError") -> str:
-    """What a person should read: the message, then what helps, or the name of the error for whoever looks it up."""
+    """The line for a person: the message, then what helps, or the name of the error to look up."""
     from barnabas.wire.errors import ErrorCode
 
     message = error.message or error.code.name.lower().replace("_", " ")

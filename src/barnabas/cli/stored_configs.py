@@ -1,7 +1,7 @@
-"""Settings that were changed at run time, read and taken back in the data directory of a broker that does not run.
+"""Reads and reverts settings that were changed at run time, in the data directory of a broker that is not running.
 
-The way back when a setting keeps everybody out: no broker is asked. The metadata file is opened under its own lock, so
-that a broker which runs is never disturbed.
+The way back when a setting locks everybody out: it needs no broker. The metadata file is opened under its own lock, so
+that a running broker is never disturbed.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from barnabas.metadata.watcher import MetadataWatcher
 StoredConfigs: TypeAlias = dict[Resource, Mapping[str, str]]
 
 _NO_BROKER: Final = 0
-"""Whose claim this is: nobody else has the file, so nobody is mistaken for another."""
+"""The broker id of our claim: no broker has the file open, so it cannot be mistaken for a real one."""
 
 _Result = TypeVar("_Result")
 
@@ -38,7 +38,7 @@ def stored_configs(directory: Path) -> StoredConfigs:
 def unset_stored(
     directory: Path, is_meant: Callable[[Resource], bool], names: Sequence[str]
 ) -> list[tuple[Resource, str]]:
-    """Takes these settings away wherever they are meant; returns which were there."""
+    """Removes these settings from the resources that match; returns those that were set."""
 
     async def unset(store: MetadataStore) -> list[tuple[Resource, str]]:
         configs = await _read(store)

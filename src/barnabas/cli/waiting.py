@@ -1,7 +1,7 @@
 """What `barnabas produce` and `consume` say while they wait for a broker: for which one, and why. Pure.
 
 Nothing for two seconds; then a line, and again when the reason changes; one more when it is over. A producer, whose
-records are at stake, says also how many wait, and repeats it every half minute.
+records are at stake, also says how many wait, and repeats it every half minute.
 """
 
 from typing import Final
@@ -51,7 +51,7 @@ class WaitingReport:
 
 
 class ReadingReport:
-    """For whoever has got no record for `SILENT_SECONDS`."""
+    """For a reader that has received no record for `SILENT_SECONDS`."""
 
     def __init__(self) -> None:
         self._said: str | None = None

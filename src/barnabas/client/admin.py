@@ -1,7 +1,7 @@
 """What an operator asks of a cluster: topics, partitions, records to delete, the brokers and their disks.
 
-Each call goes to whoever must carry it out (the controller, a leader, a certain broker), retried as `Cluster.retry`
-decides. Settings are in `configs`, offsets in `offsets`.
+Each call goes to the broker that must carry it out (the controller, a leader, or a named broker); `Cluster.retry`
+decides what is retried. Settings are in `configs`, offsets in `offsets`.
 """
 
 import asyncio
@@ -115,7 +115,7 @@ class Admin:
         return created
 
     async def delete_topic(self, name: str) -> None:
-        """Returns when brokers do not tell of the topic any more."""
+        """Returns when the brokers no longer list the topic."""
 
         def read(reply: Message) -> None:
             (answer,) = reply.responses
@@ -217,7 +217,7 @@ class Admin:
         return await self._cluster.retry(what, attempt)
 
     async def _until_usable(self, name: str, partitions: int) -> None:
-        """Waits until the brokers tell of the partitions and their leaders, which they may learn after the creator."""
+        """Waits until the brokers list the partitions and their leaders, which they may learn after the creator."""
 
         async def attempt() -> None:
             try:

@@ -8,9 +8,9 @@ with BlockingClient("localhost:9092") as client:
         print(record.value)
 ```
 
-A loop runs in a thread of its own as long as the client is open. The objects behind it are the asynchronous ones, also
-for whoever needs more than is here: `client.wait_for(client.admin.delete_records(...))`. It may be used from several
-threads; each call waits for its own result.
+An event loop runs in its own thread while the client is open. The objects behind it are the asynchronous ones; use
+them for calls that are missing here: `client.wait_for(client.admin.delete_records(...))`. Several threads may share a
+client; each call waits for its own result.
 """
 
 import asyncio

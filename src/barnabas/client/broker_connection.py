@@ -1,10 +1,10 @@
 """One connection to one broker, with the version of each API that both sides speak.
 
-The first request asks for the broker's version ranges, at the newest version that we have; a broker that is older says
-which one it has, and is asked again. After that every call uses the highest version that both have.
+The first request asks for the broker's version ranges, at the newest version that we have; an older broker answers
+with the one it has, and we ask again. After that every call uses the highest version that both have.
 
-A broker answers the requests of a connection in their order, so whoever waits long (a fetch, a produce with acks=all)
-should not share a connection with whoever does not: `Cluster` gives each its own.
+A broker answers the requests of a connection in order, so requests that wait long (a fetch, a produce with acks=all)
+should not share a connection with quick ones: `Cluster` gives each its own.
 
 A request that is not answered in time closes the connection, because all later ones wait behind it.
 """
@@ -46,7 +46,7 @@ class ConnectionOptions:
 
 
 class BrokerConnection:
-    """Made by `open`; whoever opened it closes it."""
+    """Created by `open`; the caller of `open` closes it."""
 
     def __init__(self, channel: Channel, options: ConnectionOptions) -> None:
         self._channel = channel
@@ -62,7 +62,7 @@ class BrokerConnection:
         options: ConnectionOptions,
         buffers: ReceiveBuffers | None = None,
     ) -> "BrokerConnection":
-        """NetworkFailed when nobody answers, or when who answers does not speak Kafka's protocol."""
+        """NetworkFailed when nothing answers, or when the peer does not speak Kafka's protocol."""
         channel = await Channel.connect(
             network,
             host,

@@ -6,14 +6,13 @@ bootstrap addresses ──first answer──▶ view (brokers, topics, leaders) 
                                         └── refreshed after errors ◀── retry ◀───┘
 ```
 
-Connections are made when they are needed, one for each broker and *lane*: whoever keeps a broker waiting (a consumer's
-long poll) brings a lane of its own, so that nobody waits behind it. When every broker that is known has gone, the
-bootstrap addresses are asked again.
+Connections are opened on demand, one for each broker and *lane*: a caller that long-polls (a consumer) brings its own
+lane, so that no other request waits behind it. When every known broker has gone, the bootstrap addresses are asked
+again.
 
 `retry` is the one place that decides what is tried again: lost connections and the errors that Kafka calls retriable,
-with growing pauses and fresh metadata in between, until the time is over. Whoever asks a group's coordinator goes
-through `coordinator`, which looks it up again when it moved. Transactions, whose coordinators are others, are not here
-yet.
+with growing pauses and fresh metadata in between, until the time is over. Requests to a group's coordinator go through
+`coordinator`, which looks it up again when it moved. Transactions, which have other coordinators, are not here yet.
 """
 
 import asyncio
@@ -48,7 +47,7 @@ _LOG = logging.getLogger(__name__)
 
 DEFAULT_PORT: Final = 9092
 GENERAL: Final = "general"
-"""The lane of whoever does not keep others waiting."""
+"""Default lane, for requests that do not long-poll."""
 
 _ADDRESS: Final = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
 
@@ -87,7 +86,7 @@ class Cluster:
         self.source = source or random.Random()
         self.view = ClusterView()
         self.problem: KafkaError | NetworkFailed | None = None
-        """Why a call is being tried again, for whoever wonders what it waits for; None while none is."""
+        """Why a call is being retried, to show what it waits for; None while no call is."""
         self.coordinators = Coordinators(self.any_connection)
         self._network = network or SocketNetwork()
         self._buffers = ReceiveBuffers()
@@ -157,7 +156,7 @@ class Cluster:
     def learn_leader(
         self, partition: TopicPartition, leader: LeaderAndEpoch, endpoints: Sequence[NodeEndpoint]
     ) -> bool:
-        """Takes over what a reply told of a leader that moved; whether that was news."""
+        """Applies a new leader that a reply reported; returns whether that changed the view."""
         before = self.view
         self.view = before.with_leader(partition, leader, endpoints)
         return self.view is not before
@@ -271,7 +270,7 @@ class Cluster:
             self.problem = None
 
     def backoff_seconds(self, tries: int) -> float:
-        """The pause after so many failures: doubled each time, and a little different for every client."""
+        """The pause after `tries` failures: doubled each time, and a little different for every client."""
         options = self.options
         pause_seconds = min(options.backoff_seconds_max, options.backoff_seconds_min * 2.0 ** min(tries, 20))
         return pause_seconds * self.source.uniform(0.8, 1.2)

@@ -1,9 +1,9 @@
 """Settings of topics and brokers, read and changed while they run: DescribeConfigs and IncrementalAlterConfigs.
 
-A broker's own settings are known to that broker alone, so they are asked for there; everything else goes to any broker.
+Only the broker itself knows its own settings, so requests for them go there; everything else goes to any broker.
 
-Brokers may learn of a change a moment after it was made. Whoever made one should not read the old value, so
-`alter_configs` waits for it, but not for long: somebody else may have changed it again.
+Brokers may learn of a change a moment after it was made. A caller should not read the old value after its own change,
+so `alter_configs` waits for it, but not for long: somebody else may have changed it again.
 """
 
 import asyncio

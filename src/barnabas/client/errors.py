@@ -1,6 +1,6 @@
-"""What a client's caller hears of, besides `KafkaError` with the code that a broker answered.
+"""Errors that a client raises to its caller, besides `KafkaError` with the code that a broker answered.
 
-`NetworkFailed` and a retriable `KafkaError` are retried by `Cluster.retry` until its time is over; what is here is not,
+`Cluster.retry` retries `NetworkFailed` and a retriable `KafkaError` until its time is over, but not the errors here,
 because waiting would not help.
 """
 
@@ -29,7 +29,7 @@ class UnknownTopic(KafkaError):  # noqa: N818 - named as the fact that it is
 def raise_for(code: int, subject: str, message: str | None = None) -> None:
     """Raises the error that a reply carries for its subject ("topic 'orders'"), if it carries one.
 
-    For calls that name what must exist: a topic that is not there is final then, and not news that is still on its way.
+    For calls that name what must exist: a missing topic is final there, not metadata that is still on its way.
     """
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise UnknownTopic(f"{subject} does not exist")

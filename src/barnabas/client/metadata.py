@@ -1,7 +1,7 @@
 """What a client knows of a cluster: brokers, topics, and who leads which partition. Pure; every change is a new view.
 
-A view grows by what each Metadata reply tells (`merged`), and is corrected by what Produce and Fetch replies tell of a
-leader that moved (`with_leader`, KIP-951). It may be out of date at any time: the brokers' answers decide.
+Each Metadata reply adds to a view (`merged`), and Produce and Fetch replies that report a moved leader correct it
+(`with_leader`, KIP-951). It may be out of date at any time: the brokers' answers decide.
 """
 
 from collections.abc import Mapping, Sequence

@@ -41,8 +41,8 @@ def build_batch(
 ) -> bytearray:
     """One batch of these records, in order.
 
-    KafkaError for more than `bytes_max` before compression: what fits only because it is compressed well might be more
-    than whoever loads it is ready to unpack.
+    KafkaError for more than `bytes_max` before compression: a batch that fits only because it compresses well might
+    exceed what its loader is ready to unpack.
     """
     pieces: list[bytes] = []
     count = 0

@@ -1,9 +1,9 @@
 """All groups that this broker coordinates: the shards of the partitions of `__consumer_offsets` that it leads.
 
-A group belongs to the partition that its name hashes to, and its coordinator is that partition's leader. `follow` is
-told which partitions are led here and brings the shards in line: new ones load, lost ones tell their callers to look
-elsewhere, one in a later epoch begins anew. `shard_for` is the way in for every request; while a shard loads it answers
-COORDINATOR_LOAD_IN_PROGRESS, and where there is none NOT_COORDINATOR.
+A group belongs to the partition that its name hashes to, and its coordinator is that partition's leader. `follow` gets
+the partitions led here and brings the shards in line: new ones load, lost ones tell their callers to look elsewhere,
+one in a later epoch starts over. Every request gets its shard from `shard_for`, which answers
+COORDINATOR_LOAD_IN_PROGRESS while the shard loads, and NOT_COORDINATOR where there is none.
 
 `sweep` looks for expired offsets, group by group, and lets other work in between; so does `topics_deleted`.
 
@@ -126,7 +126,7 @@ class GroupCoordinator:
     # -- following -----------------------------------------------------------------------------------------------
 
     def follow(self, led: Mapping[int, LedPartition], partition_count: int) -> None:
-        """These partitions are led here now, of so many that the topic has (0: there is no topic)."""
+        """This broker now leads these of the topic's `partition_count` partitions (0: there is no topic)."""
         if partition_count != self._partition_count:
             self._partition_count = partition_count
             self._partition_of.clear()
@@ -137,11 +137,11 @@ class GroupCoordinator:
                 self._shards[index] = GroupShard(partition, self._world)
 
     async def topics_deleted(self, topics: Mapping[str, UUID]) -> None:
-        """Offsets of topics that do not exist any more, by name and id, are worth nothing."""
+        """Removes the offsets of topics that no longer exist, given by name and id."""
         for shard in self._active():
             state, done = shard.state, 0
             for effects in state.topics_deleted(topics):
-                if shard.state is not state:  # it is loaded anew, or led elsewhere
+                if shard.state is not state:  # it was reloaded, or is led elsewhere
                     break
                 shard.carry_out(effects)
                 done += 1 + len(effects.records)
@@ -157,7 +157,7 @@ class GroupCoordinator:
             await shard.wait_loaded()
 
     def close(self) -> None:
-        """Everybody who waits is told to look elsewhere; no timer is called any more."""
+        """Tells all waiting callers to look elsewhere; no timer fires any more."""
         self.follow({}, 0)
         self._timers.stop()
 
@@ -174,7 +174,7 @@ class GroupCoordinator:
                 state = shard.state
                 looked_at += 1 + min(state.offset_count(group_id), TOGETHER_MAX)
                 for effects in state.expire_offsets(group_id, now):
-                    if shard.state is not state:  # it is loaded anew, or led elsewhere
+                    if shard.state is not state:  # it was reloaded, or is led elsewhere
                         break
                     if effects.records:
                         self.measures.offsets_expired.value += len(effects.records)

@@ -1,11 +1,11 @@
 """What a step of the group state machine asks of the world: records, replies, timers, and events for the story.
 
-Pure data. A call on `state.GroupShardState` returns `Effects`; whoever drives it carries them out:
+Pure data. A call on `state.GroupShardState` returns `Effects`; the caller carries them out:
 
-- `timers` and `events` count at once;
-- `records` are appended together and in order. When they are below the high watermark, `GroupShardState.committed` is
-  told, which changes the durable state and may have further effects;
-- `replies` are given at once when there are no records, and otherwise after `committed`.
+- `timers` and `events` take effect at once;
+- `records` are appended together and in order. When they are below the high watermark, the caller calls
+  `GroupShardState.committed`, which changes the durable state and may return further effects;
+- `replies` are sent at once when there are no records, and otherwise after `committed`.
 
 A reply's token is the driver's own object: the state keeps it and hands it back exactly once, or gives it up in
 `GroupShardState.abandon`.
@@ -24,7 +24,7 @@ Token: TypeAlias = object
 
 CAUSES_MAX: Final = 20
 MEMBERS_MAX: Final = 50
-"""A rebalance of ten thousand members is told by its first few and by counts."""
+"""A rebalance of ten thousand members is reported by its first few and by counts."""
 
 
 # --- what to do -------------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ class Reply(NamedTuple):
 
 class TimerKind(IntEnum):
     SESSION = 1
-    """A member, or one that was only given an id, was not heard of for its session timeout."""
+    """A member, or one that was only given an id, was silent for its session timeout."""
     JOIN = 2
     """The time for joining is over."""
     SYNC = 3
@@ -144,7 +144,7 @@ class Cause:
     said: str = ""
     """The reason that the client itself gave."""
     since_ms: int | None = None
-    """When a member was last heard of, where its silence is the cause."""
+    """When a member was last seen, if its silence is the cause."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ Pure book-keeping; the rules are in `join`, `sync`, `leave`, `rebalance` and `of
   `apply_metadata` and `apply_offset` alone, which are called for replayed and for newly committed records alike;
 - **soft**: all else. It is lost with the coordinator, and rebuilt from `durable` by `restore`.
 
-Invariants (`check_invariants`): the leader is a member; every static member is a member; who waits for a join or a sync
-is a member; nobody waits for a join but in PreparingRebalance, or for a sync but in CompletingRebalance; the ballots
+Invariants (`check_invariants`): the leader is a member; every static member is a member; only members wait for a join
+or a sync; nobody waits for a join but in PreparingRebalance, or for a sync but in CompletingRebalance; the ballots
 count exactly the members.
 """
 

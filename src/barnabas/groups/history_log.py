@@ -1,9 +1,9 @@
 """Keeps the story of every group in the internal compacted topic `__barnabas_group_history`.
 
 Best effort, and never in the way of the groups: events are gathered for a moment, a few groups are encoded and written
-in a turn of the loop, and what cannot be written is dropped with a line in the log. The topic is made when the first
-story is to be told; until it is there and read back, events wait (the oldest are dropped beyond a bound). A group that
-is removed takes its story with it.
+in a turn of the loop, and what cannot be written is dropped with a line in the log. The topic is created for the first
+story; until it exists and is read back, events wait (the oldest are dropped beyond a bound). Removing a group removes
+its story.
 
 The topic has one partition. Where another broker leads it, stories of groups that are coordinated here are not kept.
 
@@ -59,7 +59,7 @@ class HistoryLog:
         self._is_loaded = False
         self._waiting: list[HistoryEntry] = []
         self._stories: dict[str, bytes | GroupHistory] = {}
-        """Those that were read back stay encoded until their group is heard of."""
+        """Those that were read back stay encoded until the next event of their group."""
         self._unwritten: dict[str, None] = {}
         self._handle: asyncio.TimerHandle | None = None
 

@@ -202,7 +202,7 @@ def _update(group: Group, member: Member, request: JoinRequest, step: Step) -> N
 def _replace_static(
     group: Group, member: Member, new_member_id: str, request: JoinRequest, token: Token, step: Step
 ) -> None:
-    """The process behind an instance id was started anew; the old one, if it still lives, is fenced off."""
+    """The process behind an instance id was restarted; the old one, if it still runs, is fenced."""
     old_leader, old = group.leader, member.ref
     refuse_waiting(group, member.member_id, ErrorCode.FENCED_INSTANCE_ID, member.member_id, step)
     if member.timer_at_ms != NO_TIMER:
@@ -227,12 +227,12 @@ def _replace_static(
         is_leader = group.leader == new_member_id
         result = joined_result(group, new_member_id, with_members=is_leader, skip_assignment=is_leader)
     else:
-        # An old client would assign anew if it were told that it leads, so it is told its former id.
+        # An old client would assign again if told that it leads, so the answer has its former id as the leader.
         result = joined_result(group, new_member_id, with_members=False, leader=old_leader)
     step.reply(token, result)
 
 
 def pending_timer_fired(group: Group, member_id: str, step: Step) -> None:
-    """The owner of an id did not come to join with it."""
+    """The owner of an id did not join with it."""
     group.pending.discard(member_id)
     complete_join_if_due(group, step)

@@ -45,7 +45,7 @@ def _leave_one(group: Group, who: LeavingMember, causes: list[Cause], step: Step
 
 
 def forget_pending(group: Group, step: Step) -> None:
-    """Takes back the ids that were given out: their owners will be told to begin anew."""
+    """Takes back the ids that were given out: their owners will be told to start over."""
     for member_id in sorted(group.pending):
         step.cancel_timer(session_timer(group, member_id))
     group.pending.clear()

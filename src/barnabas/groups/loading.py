@@ -3,8 +3,8 @@
 Files are read in a worker thread. Decoding is done on the loop, a few batches at a time: a million records take 0.1 s
 of it, while waiting for a worker to decode them beside a busy loop was seen to take 0.5 s. Keys and values are handed
 over in slices of less than a millisecond, with other work in between. Only a batch that is large or compressed is
-decoded in the worker. What is written while this runs is not seen: the reader knows the end that it is to reach, and
-nobody writes before it is there.
+decoded in the worker. What is written while this runs is not seen: the reader knows the end that it must reach, and
+nobody writes before it gets there.
 
 What cannot be read is left out and noted in `Damage`, and never stops the rest. A batch whose checksum is wrong is
 passed over by the length that it states. Where that leads nowhere the reader looks for a place from which it can go on,
@@ -102,7 +102,7 @@ class _Column:
 
 @lru_cache(maxsize=_LAYOUTS_REMEMBERED)
 def _texts_of(length: int, count: int) -> Struct:
-    """So many of one length, one after the other: nearly all values of commits are."""
+    """`count` texts of one length in a row: nearly all values of commits are like this."""
     return Struct(f"{length}s" * count)
 
 
@@ -121,7 +121,7 @@ async def read_records(
 ) -> int:
     """Hands every record with a key to `take`, in order, in slices; returns how many. What is bad is in `damage`.
 
-    It may stop early when the partition is not led any more: whoever asked looks at that.
+    It may stop early when the partition is no longer led: the caller must check that.
     """
     reading = _Reading(partition, take, damage, slice_rows)
     while reading.offset < reading.end_offset and partition.is_led:

@@ -9,8 +9,8 @@ they may return under their instance id. The first rebalance of an empty group w
 Without a delay it waits a moment for those that were just given an id and are about to join with it: of members that
 start together the fastest would otherwise be a generation of their own, and all would have to join again.
 
-Session timers are lazy: a heartbeat only notes the time. The timer looks at it when it fires and sets itself anew, so
-it is set here only when it must fire earlier than it would.
+Session timers are lazy: a heartbeat only notes the time. When the timer fires, it checks that time and restarts, so
+it is set here only when it must fire earlier than scheduled.
 """
 
 from collections.abc import Iterable
@@ -95,7 +95,7 @@ def session_deadline_ms(member: Member) -> int:
 
 
 def keep_alive(group: Group, member: Member, step: Step) -> None:
-    """The member was heard of, or answered: its session starts anew."""
+    """The member sent a request, or got an answer: its session timeout restarts."""
     now_ms = step.now.steady_ms
     member.last_seen_ms = now_ms
     deadline_ms = session_deadline_ms(member)
@@ -290,7 +290,7 @@ def _remove_absent(group: Group, step: Step) -> None:
 
 
 def _elect_leader(group: Group) -> bool:
-    """The leader must be one that joined, because it is to assign. Says whether there is one, or nobody at all."""
+    """The leader must be one that joined, because it assigns. Returns whether there is one, or no member at all."""
     if not group.members or group.leader in group.joining:
         return True
     joined = next(iter(group.joining), None)

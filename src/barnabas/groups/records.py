@@ -60,7 +60,7 @@ _OFFSET_AND_EPOCH: Final = Struct(">qi")
 _EMPTY_COMPACT_TEXT: Final = 1
 _TOPIC_ID_TAG: Final = 0
 _TOPIC_ID_FIELD: Final = (1, _TOPIC_ID_TAG, UUID_BYTES)
-"""One tagged field, this one, of so many bytes."""
+"""One tagged field: the count, its tag and its length in bytes."""
 _PLAIN_START: Final = INT16.pack(OFFSET_VALUE_VERSION)
 _TOPIC_ID_START: Final = bytes(_TOPIC_ID_FIELD)
 _PLAIN_SHAPE: Final = (

@@ -50,7 +50,7 @@ class Replay:
             partitions[number] = value
 
     def build_into(self, groups: LoggedGroups, limit: int) -> bool:
-        """Does about as much as decoding so many small records; says whether all is done. Nothing is added after it."""
+        """Does about as much as decoding `limit` small records; returns whether all is done. Add nothing after it."""
         if self._left is None:
             self._left = self._build(groups)
         done = 0

@@ -29,7 +29,7 @@ class JoinRequest:
     requires_known_member_id: bool
     """Version 4 and up: a new member first gets an id and joins with it (KIP-394)."""
     supports_skipping_assignment: bool
-    """Version 9 and up: a returning static leader can be told not to assign anew (KIP-814)."""
+    """Version 9 and up: a returning static leader can be told to skip the assignment (KIP-814)."""
     reason: str = ""
 
 
@@ -41,7 +41,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinResult:
-    """`members` is for the leader, who is to assign; empty for all others."""
+    """`members` is for the leader, who assigns; empty for all others."""
 
     error: ErrorCode
     generation: int = NO_GENERATION

@@ -70,7 +70,7 @@ _CODES = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What a client of a group is told when the log refuses a record."""
+"""What a client of a group gets when the log refuses a record."""
 
 
 class ShardStatus(Enum):
@@ -131,7 +131,7 @@ class GroupShard:
         self._fields = fields(topic=OFFSETS_TOPIC, partition=partition.index)
         self._has_loaded = False
         self._reloading = RepeatedWarning(logger, world.loop.time, _WARNING_SECONDS)
-        """On a full disk every commit has it loaded anew."""
+        """On a full disk every commit causes a reload."""
         self._tasks = Tasks(world.loop)
         self._late = RepeatedWarning(logger, world.loop.time, _WARNING_SECONDS)
         self._loading: asyncio.Task[None] | None = None
@@ -161,7 +161,7 @@ class GroupShard:
             world.timers.start(self._retry_timer, _LOAD_AGAIN_MS)
             return
         if not partition.is_led:
-            return  # whoever follows the partitions closes this shard
+            return  # the coordinator, which follows the partitions, closes this shard
         self.status = ShardStatus.ACTIVE
         seconds = world.monotonic() - began
         if count and not self._has_loaded:
@@ -233,7 +233,7 @@ class GroupShard:
             await asyncio.wait([self._loading])
 
     def close(self) -> None:
-        """Not led here any more: everybody who waits is told to look elsewhere."""
+        """Not led here any more: tells all waiting callers to look elsewhere."""
         if self.status is ShardStatus.CLOSED:
             return
         self.partition.unwatch(self.close)
@@ -321,7 +321,7 @@ class GroupShard:
         waiting, self._unwritten = self._unwritten, []
         if not waiting:
             return
-        if len(waiting) == 1:  # however large: the log is to judge it
+        if len(waiting) == 1:  # however large: the log decides
             self._append_together(waiting)
             return
         bytes_max = self.partition.batch_bytes_max

@@ -1,16 +1,16 @@
 """All groups of one partition of `__consumer_offsets`: the calls that a coordinator makes for its clients.
 
 Pure: no I/O, no clock, no randomness. One `GroupShardState` belongs to one partition for as long as this broker leads
-it; one task owns it. A call changes soft state at once and returns `effects.Effects`. What their records change, they
-change when they are committed, in `groups` (`logged.LoggedGroups`). They end in one of three ways:
+it; one task owns it. A call changes soft state at once and returns `effects.Effects`. Their records take
+effect when they are committed, in `groups` (`logged.LoggedGroups`). They end in one of three ways:
 
 | what is known | call |
 |---|---|
-| they are below the high watermark | `committed`; what follows comes out |
+| they are below the high watermark | `committed`; returns what follows |
 | they were certainly not written | `refused`; the state goes on |
-| nothing, or the leadership is lost | `abandon`; all tokens are answered, the state is dropped and loaded anew |
+| nothing, or the leadership is lost | `abandon`; all tokens are answered, the state is dropped and reloaded |
 
-After the last replayed record every group is brought to life by `revive`, in as many slices as the caller likes.
+After the last replayed record, `revive` brings every group to life, in as many slices as the caller likes.
 
 `now` has both clocks: sessions go by the steady one, what is written and told by the wall clock. A heartbeat needs the
 first alone; for the expiry of offsets the wall clock's time is a settled one (`barnabas.base.clock`).
@@ -224,7 +224,7 @@ class GroupShardState:
     ) -> Effects:
         """Answers with an error code for each offset; raises `KafkaError` when the whole request is refused.
 
-        GROUP_ID_NOT_FOUND is what version 9 and up is told; before that it is ILLEGAL_GENERATION.
+        Version 9 and up gets GROUP_ID_NOT_FOUND, earlier ones ILLEGAL_GENERATION.
         """
         group = self._groups.get(group_id)
         if group is None:

@@ -1,8 +1,8 @@
 """SyncGroup: the leader hands in the assignment, and every member gets its part once it is in the log.
 
 Pure. Members that ask while the generation waits for its leader wait, too. The assignment goes into the log before
-anybody gets it (`assignment_written`), so that no member ever works by an assignment that a failover forgets. Who has
-not asked for its part within the rebalance timeout is removed (`sync_time_over`).
+anybody gets it (`assignment_written`), so that no member ever works by an assignment that a failover forgets. A
+member that has not asked for its part within the rebalance timeout is removed (`sync_time_over`).
 """
 
 from barnabas.groups.effects import AssignmentWritten, Outcome, Reason, TimerKind, Token

@@ -16,7 +16,7 @@ class GroupState(Enum):
     PREPARING_REBALANCE = "PreparingRebalance"
     """Members are joining the next generation; their requests wait."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """The generation has its members, and its leader is to say who reads what."""
+    """The generation has its members, and waits for its leader's assignment."""
     STABLE = "Stable"
     """Every member has its assignment."""
     DEAD = "Dead"

@@ -1,7 +1,7 @@
-"""Configs of topics and brokers: read, changed and written back on condition that nobody else changed them meanwhile.
+"""Configs of topics and brokers: read, changed and written back unless another writer changed them meanwhile.
 
-Values are texts, checked by whoever knows the settings. They reach every broker by its watches on `/config`; the
-notifications that Kafka's brokers follow (`/config/changes`) are not written.
+Values are texts; the caller checks them. They reach every broker through its watches on `/config`; the notifications
+that Kafka's brokers follow (`/config/changes`) are not written.
 """
 
 from collections.abc import Callable, Mapping

@@ -220,7 +220,7 @@ class EmbeddedMetadata:
                 self._end_all(SessionLost("the metadata store stopped in the middle of a write"), group)
                 raise
         for outcome in outcomes:
-            if outcome.write.answer.done():  # whoever asked was cancelled meanwhile
+            if outcome.write.answer.done():  # the caller was cancelled meanwhile
                 continue
             if isinstance(outcome.answer, StoreError):
                 outcome.write.answer.set_exception(outcome.answer)
@@ -323,7 +323,7 @@ class EmbeddedMetadata:
         self._become_sound()
 
     def _end_all(self, reason: SessionLost, group: Sequence[_Write]) -> None:
-        """It goes no further: whoever waits is told."""
+        """The store stops: all waiting callers get `reason`."""
         _refuse(group, reason)
         sessions, self._sessions = self._sessions, []
         for session in sessions:

@@ -1,8 +1,8 @@
 """What a metadata store may refuse, and why. ZooKeeper's errors, under ZooKeeper's names.
 
-The first group is an answer to the caller, who knows what to do (retry with the new version, take what is there). The
-second is the environment's: `SessionLost` goes to whoever owns the session, `CorruptMetadata` ends the start,
-`CorruptNode` is said in the log.
+The first group answers the caller, who knows what to do (retry with the new version, use what is there). The second
+comes from the environment: `SessionLost` goes to the session's owner, `CorruptMetadata` ends the start, `CorruptNode`
+is logged.
 """
 
 from barnabas.base.errors import BarnabasError

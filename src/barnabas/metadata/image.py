@@ -3,8 +3,8 @@
 `ClusterImage.apply` makes the next image from a run of changes. It copies a dictionary of references for each kind of
 thing that changed, once for the whole run; brokers, topics and partitions that stayed are shared between images.
 
-Lookups are dictionary or tuple accesses: nothing is copied or searched for a request. The mappings must not be changed
-by whoever reads them.
+Lookups are dictionary or tuple accesses: nothing is copied or searched for a request. Readers must not change the
+mappings.
 """
 
 from collections.abc import Iterable, Mapping
@@ -297,7 +297,7 @@ class _Draft:
         if old == topic:
             return
         self.topics.put(name, topic)
-        # A name may come back with another id; and an id belongs to whoever had it last.
+        # A name may come back with another id, and an id belongs to the last topic that had it.
         if old is not None and self.topics_by_id.current.get(old.id) is old:
             self.topics_by_id.put(old.id, None)
         if topic is not None:

@@ -1,4 +1,4 @@
-"""Leader epochs rise at every start of a broker, also alone: what it writes then is told from what was there before.
+"""Raises leader epochs at every start of a broker, even one alone, to tell its new records from those of before.
 
 A broker may have lost the end of a log (a power failure, a disk that lied), and writes other records at the offsets of
 lost ones. Consumers and followers find out by the epoch, so no two lives of a broker share one. The new epochs are in
@@ -16,11 +16,11 @@ from barnabas.metadata.store import Operation, SetData
 from barnabas.metadata.znodes import PartitionState
 
 _TOGETHER_MAX: Final = 1000
-"""What a `multi` of ZooKeeper has room for, and what takes the event loop some milliseconds."""
+"""Fits into one `multi` of ZooKeeper, and takes the event loop some milliseconds."""
 
 
 async def raise_leader_epochs(controllership: Controllership, image: ClusterImage, broker_id: int) -> None:
-    """Gives every partition that the broker led its next epoch. Whoever has the image reads it anew."""
+    """Gives every partition that the broker led its next epoch. The caller must read the image again."""
     operations: list[Operation] = []
     alike: dict[PartitionState, bytes] = {}  # thousands of partitions have few different states
     for topic in image.topics.values():

@@ -4,8 +4,8 @@ The input is the paths whose watches fired; the roots alone (`ROOT_PATHS`) mean 
 step of the store, so what changes after the read fires again: an image built from these changes can be late, but never
 stays wrong. It is not a snapshot: what one `multi` wrote may be seen in two steps when the store is remote.
 
-A topic that is marked for deletion counts as gone. Data that cannot be decoded is said in the log, and what it
-describes counts as missing. A path that does not exist yet is watched for its creation only where nothing else would
+A topic that is marked for deletion counts as gone. Data that cannot be decoded is logged, and what it describes
+counts as missing. A path that does not exist yet is watched for its creation only where nothing else would
 tell: states of partitions, and the roots.
 
 A topic may have ten thousand partitions, and there may be as many topics: after each few hundred the event loop serves
@@ -95,11 +95,11 @@ class ClusterReader:
         self.forget()
 
     def forget(self) -> None:
-        """After a new session: no watch is left, so everything will be read anew."""
+        """After a new session no watch is left, so everything will be read again."""
         self._known = {path: set() for path in _LISTS}
 
     async def read(self, image: ClusterImage, paths: Collection[str]) -> list[Change]:
-        """What is different from the image, in the places that these paths are about."""
+        """The differences from the image, in the places that these paths concern."""
         due = _Due()
         async for together in in_slices(paths, _READS_TOGETHER_MAX):
             for path in together:
@@ -148,7 +148,7 @@ class ClusterReader:
         return changes
 
     async def _read_new(self, assignments: Mapping[str, TopicAssignment]) -> list[Change]:
-        """Topics of which nothing is known but where their replicas are."""
+        """Topics of which only the replica assignment is known."""
         partitions: dict[str, list[Partition]] = {name: [] for name in assignments}
         wanted = (
             TopicPartition(name, index)

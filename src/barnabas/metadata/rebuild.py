@@ -1,14 +1,14 @@
-"""A cluster's nodes, made again from what the log directories of its one broker say. Pure.
+"""A cluster's nodes, rebuilt from the log directories of its one broker. Pure.
 
 | node | comes from |
 |---|---|
 | cluster id | `meta.properties` |
 | topics, their ids and partitions | the partitions' directories and their `partition.metadata` |
-| leader epochs | `leader-epoch-checkpoint`, plus one: what is written from now on is told from what was there |
+| leader epochs | `leader-epoch-checkpoint`, plus one, to tell new records from the existing ones |
 | `cleanup.policy` | `cleaner-offset-checkpoint` names the partitions that were compacted |
 | producer ids | snapshots, and the clock: none that any producer has had is given out again |
 
-No file tells the other settings of a topic. A topic whose settings nobody knows keeps all its records
+No file holds the other settings of a topic. A topic whose settings are unknown keeps all its records
 (`retention.ms=-1`, `retention.bytes=-1`): the defaults would delete records that were meant to stay.
 
 A topic that was deleted may have left directories beside those of a later topic of the same name. The later one counts;
@@ -44,10 +44,10 @@ from barnabas.metadata.znodes import (
 KEEP_EVERYTHING: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 GIVEN_PRODUCER_ID_MAX: Final = 2**53
-"""No broker has given out so many ids: a client that sends a higher one has made it up."""
+"""No broker has given out this many ids: a client that sends a higher one made it up."""
 
 _MISSING_MAX: Final = 10_000
-"""More than this is no lost directory, but a number that no topic has had."""
+"""More than this is not a lost directory, but a partition number that no topic has had."""
 
 
 class CannotRebuild(BarnabasError):  # noqa: N818 - a fact about directories, named as one

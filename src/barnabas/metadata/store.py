@@ -12,8 +12,8 @@
   have happened.
 - **Multi.** All of its operations happen, at one position, or none; the error of the first refused one is raised.
 - **Ephemerals** live as long as the session that made them. They have no children.
-- **Watches** are one-shot: a read registers one together with what it returns, so that no change falls between; the
-  first change after that calls it once and forgets it. Whoever wants more reads again. A watch is called on the event
+- **Watches** are one-shot: a read registers one together with what it returns, so that no change is missed; the
+  first change after that calls it once and removes it. To see later changes, read again. A watch is called on the event
   loop, no later than a read of its session can see the change, and must neither block nor raise. The same function
   registered twice for the same thing is called once.
 

@@ -61,7 +61,7 @@ class NodeTable(Protocol):
         ...
 
     def restore(self, zxid: int, nodes: Mapping[str, TreeNode]) -> None:
-        """Begins anew after a commit that failed, whatever it left, and makes durable exactly these nodes."""
+        """Starts over after a failed commit, whatever it left behind, and makes exactly these nodes durable."""
         ...
 
     def close(self) -> None: ...
@@ -172,9 +172,9 @@ class SqliteTable:
 
 
 def replace_table(files: FileSystem, directory: str, tree: Tree) -> str | None:
-    """Makes the file anew, with these nodes in it. The old one, if there was any, is kept: returns its new path.
+    """Writes a new file with these nodes. Keeps the old one, if there was any, and returns its new path.
 
-    A crash leaves the old file in its place, or none: then it is under its new name.
+    A crash leaves the old file in its place, or no file there: then the old one is under its new name.
     """
     path = os.path.join(directory, FILE_NAME)
     lock = files.lock(os.path.join(directory, LOCK_NAME))

@@ -1,18 +1,18 @@
-"""Topics come, grow and go: the controller's writes to the store, which reach every broker by its watches.
+"""Creates, grows and deletes topics: the controller's writes to the store, which reach brokers through their watches.
 
 Each operation is one conditional `multi`, so two callers who race cannot both win, and a crash leaves all or nothing of
 it. Only a topic with more than 250 partitions needs several, each of which takes the event loop a few milliseconds (and
 a `multi` of ZooKeeper has to fit into 1 MiB):
 
 - created, its first `multi` has the topic and as many partitions as fit; the rest has no leader until its own one;
-- deleted, it is first marked in `/admin/delete_topics`, from where on it counts as gone.
+- deleted, it is first marked in `/admin/delete_topics`, and counts as gone from then on.
 
 The id of a deleted topic is remembered as long as brokers may have files of it (`barnabas.metadata.deletions`).
 
 `finish_interrupted` completes both after a crash. The leader of a new partition is its first replica, in epoch 0, and
 all replicas are in sync: they are equally empty.
 
-Errors of the caller are `KafkaError`. Configs are checked by whoever knows the settings, before they come here.
+Mistakes of the caller raise `KafkaError`. The caller checks configs before passing them in.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The nodes of administration and notification: for each its path, what it means, and its bytes. Pure.
 
 ```
-/admin/delete_topics/T                   an empty node: the topic is to be deleted
+/admin/delete_topics/T                   an empty node: the topic is marked for deletion
 /admin/reassign_partitions               Reassignments
 /config/changes/config_change_N          ConfigChange
 /isr_change_notification/isr_change_N    IsrChange

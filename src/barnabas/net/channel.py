@@ -25,12 +25,12 @@ from barnabas.wire.framing import correlation_id_of
 
 _CORRELATION_ID_MAX: Final = 2**31 - 1
 _HTTP_LENGTH: Final = int.from_bytes(b"HTTP", "big")
-"""What the first bytes of a web server's answer are when they are read as a frame's length."""
+"""The first bytes of a web server's answer, read as a frame's length."""
 _PEER_CLOSED: Final = "the peer closed it"
 
 
 class Channel(FrameReceiver):
-    """Made by `connect`; whoever made it closes it."""
+    """Created by `connect`; the caller of `connect` closes it."""
 
     def __init__(self, name: str, buffers: ReceiveBuffers, reply_bytes_max: int, in_flight_max: int) -> None:
         super().__init__(buffers, reply_bytes_max)

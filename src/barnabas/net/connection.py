@@ -76,19 +76,19 @@ _Slot = TypeVar("_Slot", bound=ReplySlot)
 
 
 class ConnectionHandler(Protocol[_Slot]):
-    """What stands above a connection. One is made for each."""
+    """The layer above a connection; each connection has its own."""
 
     @property
     def new_slot(self) -> type[_Slot]:
-        """What keeps the place of a request in the line of replies."""
+        """The class that keeps a request's place in the order of replies."""
         ...
 
     def on_request(self, slot: _Slot, frame: memoryview, /) -> None:
-        """Takes a request; its slot is to be completed now or later. The view may be kept."""
+        """Takes a request and completes its slot now or later. The view may be kept."""
         ...
 
     def on_closed(self) -> None:
-        """The connection is over; slots that are still open may be completed or forgotten."""
+        """The connection has ended; open slots may be completed or dropped."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What the network counts. Plain numbers that only grow (but for `connections_open`), read by whoever shows metrics."""
+"""Network counters: plain numbers that only grow (except `connections_open`), read for the metrics."""
 
 from dataclasses import dataclass
 

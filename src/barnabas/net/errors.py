@@ -1,11 +1,11 @@
-"""What goes wrong between two processes. Who opened a connection hears of it by one of these."""
+"""What goes wrong between two processes. The code that opened a connection gets one of these errors."""
 
 from barnabas.base.addresses import address_text
 from barnabas.base.errors import BarnabasError
 
 
 class NetworkFailed(BarnabasError):  # noqa: N818 - named as the fact that it is
-    """The network, or whoever is at its other end, did not do its part."""
+    """The network or the peer failed to do its part."""
 
 
 class ListenFailed(NetworkFailed):

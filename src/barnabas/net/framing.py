@@ -6,13 +6,13 @@
           ▼  │
     in a body of exactly the frame's size, which `recv` fills in place and never passes
 
-A frame is a view that stays valid, and its bytes as they are, for as long as anybody keeps it. It belongs to whoever
-receives it, who may write into it too (the log gives a batch its offsets in place). A small view that is kept for long
-keeps its whole block: copy what must outlive the request.
+A frame is a view that stays valid, with its bytes unchanged, as long as a reference to it exists. The receiver owns it
+and may write into it (the log assigns a batch's offsets in place). A small view that is kept for long keeps its whole
+block in memory: copy what must outlive the request.
 
-The length is checked before memory is taken for it. While `_is_held` is set no frame is handed on and what has been
-received waits in `_leftover` (less than one block: the transport is paused at the same time) for `_parse_leftover`. A
-connection that ends is held, too, for good.
+The length is checked before memory is allocated. While `_is_held` is set, no frame is passed on, and received bytes
+wait in `_leftover` (less than one block: the transport is paused at the same time) for `_parse_leftover`. A connection
+that has ended stays held for good.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Finds connections on which nothing has happened for `connections.max.idle.ms`, with one timer for all of them.
 
 A connection notes the wheel's current turn whenever bytes come or go: that is all it pays. The wheel has one bucket per
-turn of the idle time; a bucket that comes due is looked through, and who has been active since is moved to the
-bucket in which it would become idle. So a connection closes between 1 and 1 + 1/16 idle times after its last byte.
+turn of the idle time; when a bucket comes due, connections that have been active since move to the bucket in
+which they would become idle. So a connection closes between 1 and 1 + 1/16 idle times after its last byte.
 """
 
 import asyncio

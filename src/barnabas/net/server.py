@@ -1,10 +1,10 @@
 """Listeners, and every connection that came in through them.
 
-A listener has a name, the address it is bound to and the one that clients are told. Limits hold for all listeners
-together, as in Kafka: `max.connections`, `max.connections.per.ip` with exceptions for single addresses. Who is over a
-limit is closed at once; that is logged at most every ten seconds, with a count.
+A listener has a name, the address it is bound to and the one advertised to clients. Limits hold for all listeners
+together, as in Kafka: `max.connections`, `max.connections.per.ip` with exceptions for single addresses. A connection
+over a limit is closed at once; that is logged at most every ten seconds, with a count.
 
-Stopping: nobody is accepted, requests that were taken are answered and the answers sent, then each connection is
+Stopping: no connection is accepted, requests already taken are answered and the answers sent, then each connection is
 closed; what is not done by the deadline is aborted. `stop` returns when no connection is left.
 """
 
@@ -44,7 +44,7 @@ _EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
 
 @dataclass(frozen=True, slots=True)
 class ListenerSpec:
-    """A listener as it is configured. Without an advertised address clients are told the one that is bound."""
+    """A listener as it is configured. Without an advertised address, clients get the bound one."""
 
     name: str
     host: str

@@ -40,7 +40,7 @@ _UNWRITABLE: Final = ("void", "interval")
 def check_pipeline(
     spark: SparkSession, pipeline: Pipeline, directory: Path, topics: Collection[str] | None
 ) -> list[Mistake]:
-    """All mistakes; `topics` are those of the cluster, or None when it is not to be asked."""
+    """All mistakes; `topics` are those of the cluster, or None to check without a cluster."""
     streams = EmptyStreams(spark)
     try:
         compiler = Compiler(spark, pipeline, directory, streams)

@@ -33,7 +33,7 @@ JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _ARCHIVE: Final = ".jsa"
 _PART: Final = ".part"
 _QUIET: Final = "-Xshare:auto -Xlog:disable -Xlog:all=error:stderr"
-"""What the JVM thinks of an archive is no news for whoever starts a pipeline."""
+"""Hides the JVM's messages about an archive, which do not concern the user of a pipeline."""
 _EXIT_SECONDS_MAX: Final = 300.0
 _MASTER: Final = "local[1]"
 

@@ -73,7 +73,7 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """`directory` is that of the file: paths and Python modules are looked for from there."""
+    """`directory` is the file's; paths and Python modules are resolved from there."""
 
     spark: SparkSession
     pipeline: Pipeline
@@ -223,7 +223,7 @@ class Compiler:
             return function(*arguments)
         except PySparkException:
             raise
-        except Exception as error:  # whatever a user's own function raises is told with the line that names it
+        except Exception as error:  # anything a user's own function raises is reported with the line that names it
             message = f"step '{step.name}': {step.code} failed: {type(error).__name__}: {error}"
             raise NotCompiled(Mistake(step.entry.line_of(step.kind), message)) from error
 

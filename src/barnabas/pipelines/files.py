@@ -4,11 +4,11 @@
 table/                              whole files only, also below day=2024-05-01/ and the like
   part-<batch>-….parquet
 .table.barnabas/                    beside it, on the same file system
-  staging/<query>-<batch>-<run>/    what a running batch has written so far; nobody reads it, its writer locks it
+  staging/<query>-<batch>-<run>/    what a running batch has written so far; never read, locked by its writer
   batches/<query>-<batch>.json      the manifest of a committed batch: its files, rows and bytes
   shadow-…/                         a directory that compaction is making, and locks, or has just replaced
   snapshots/…/                      links for a reader that wants whole batches, or takes long
-  lock                              held by whoever moves files in or out, shared by whoever makes a snapshot
+  lock                              exclusive to move files in or out, shared to make a snapshot
 ```
 
 A batch is written in three steps. Tasks write files into staging, and tell the driver their names. The driver writes
@@ -16,24 +16,24 @@ the manifest under a temporary name, syncs it and renames it: from here on the b
 renamed to its place. A crash before the rename of the manifest leaves only staging, which is dropped; a crash after it
 leaves files in staging that the next start moves on (`recover`). A batch whose manifest exists is not written again.
 
-So whoever lists the directory (DuckDB, pyarrow, Spark) sees whole files, and never a row twice. The files of one batch
-appear one after the other, within milliseconds.
+So a reader that lists the directory (DuckDB, pyarrow, Spark) sees whole files, and never a row twice. The files of one
+batch appear one after the other, within milliseconds.
 
 Compaction joins small files of one directory. It builds a second directory, of links to the files that stay and of the
 joined file. Then, under the lock, it links what has come since, or gives up if one of its files has gone, and exchanges
 the two directories by one system call (renameat2 with RENAME_EXCHANGE): a listing sees the small files or the joined
 one, never both and never neither. Opened files can be read to their end. A reader that has listed names and
-not opened them yet misses a file then, and is told so by the operating system. That cannot be helped: a name that can
-be opened is listed too, and rows under an old and a new name would be read twice. All directories of one compaction
-are exchanged together, in a moment, so that the next try works. Where the file system cannot exchange, there is no
+not opened them yet then misses a file, and gets an error from the operating system. That cannot be avoided: a name that
+can be opened is listed too, and rows under an old and a new name would be read twice. All directories of one compaction
+are exchanged together, within a moment, so that the next try works. A file system that cannot exchange gets no
 compaction.
 
 A reader that must not fail takes `snapshot`: a directory of links to the files of whole batches, which stays as it is.
 It belongs to the reader's process by a lock; those of dead processes are removed.
 
-The query's id, which its checkpoint keeps, is part of the names: another checkpoint is another history and writes anew.
-Threads and processes may write one directory at a time, each its own queries: files move in and out under the lock
-alone, and `recover` leaves alone what a living writer has locked.
+The query's id, which its checkpoint keeps, is part of the names: another checkpoint is another history and starts over.
+Threads and processes may write one directory at the same time, each its own queries: files move in and out only under
+the lock, and `recover` skips what a living writer has locked.
 """
 
 import ctypes
@@ -212,7 +212,7 @@ class ParquetDirectory:
                 yield Path(root), data
 
     def _joined(self, directory: Path, small: list[str]) -> "_Shadow | None":
-        """What shall stand in the place of a directory; None when that changes meanwhile, or cannot be exchanged."""
+        """The replacement for a directory; None when the directory changes meanwhile, or cannot be exchanged."""
         others = sorted({*os.listdir(directory)} - {*small})
         if any((directory / name).is_dir() for name in others):
             return None  # directories cannot be linked; only those without any below them are exchanged
@@ -282,7 +282,7 @@ class ParquetDirectory:
 
 @dataclass(frozen=True, slots=True)
 class _Shadow:
-    """A directory with fewer files, made for the place of another; locked, so that nobody takes it for a dead one."""
+    """A directory with fewer files that will replace another; locked, so that it is not mistaken for a dead one."""
 
     directory: Path
     place: Path
@@ -320,7 +320,7 @@ def _lock_now(place: Path) -> int:
 
 
 def _remove_if_dead(place: Path) -> bool:
-    """Removes a directory that nobody has locked; whoever made it has ended."""
+    """Removes a directory that no process has locked; its creator has ended."""
     try:
         with _flocked(place, fcntl.LOCK_EX | fcntl.LOCK_NB):
             shutil.rmtree(place, ignore_errors=True)

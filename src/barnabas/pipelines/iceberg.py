@@ -140,7 +140,7 @@ def _data_files(metadata: Any, rows: pa.Table, files: Any) -> Iterator[Any]:
 
 
 def _joinable(small: list[Any]) -> Iterator[list[Any]]:
-    """Files to join at once, as many as the driver's memory bears easily: it holds all their rows."""
+    """Files to join at once, as many as fit easily into the driver's memory, which holds all their rows."""
     part: list[Any] = []
     for planned in small:
         part.append(planned)

@@ -71,7 +71,7 @@ class PipelineMetrics:
 
 
 class MetricsServer:
-    """Serves until `close`. OSError when the address cannot be had."""
+    """Serves until `close`. OSError when the address cannot be bound."""
 
     def __init__(self, metrics: PipelineMetrics, host: str, port: int) -> None:
         class Handler(BaseHTTPRequestHandler):

@@ -2,7 +2,7 @@
 
 A mapping becomes an `Entry`: values already in their Python form, and the line of each key. Texts are taken as they
 are written (`yes` stays a text where a text is wanted), so YAML's guesses about types never change what was meant.
-Mistakes are collected, not raised one at a time: whoever repairs a file wants to see all of them.
+Mistakes are collected, not raised one at a time: a user who fixes a file wants to see all of them.
 
 | kind | Python value |
 |---|---|

@@ -1,9 +1,9 @@
-"""Lets go of a batch that cannot be finished, when the file asks for smaller ones.
+"""Drops a batch that cannot be finished, when the file asks for smaller ones.
 
-Spark writes down the offsets of a batch before it runs, and after a failure runs the same batch again: one that is too
-large for memory is too large at every start, and a lower `records_max_per_batch` would count from the next batch on. So
-when that limit has changed, the written plan of an unfinished batch is dropped, and the batch is planned anew. Never if
-the sink has committed it: a table counts each number once, and would skip the new batch of that number.
+Spark logs the offsets of a batch before it runs, and after a failure runs the same batch again: one that is too large
+for memory is too large at every start, and a lower `records_max_per_batch` would apply from the next batch on. So when
+that limit has changed, the logged plan of an unfinished batch is dropped, and the batch is planned again. Never if the
+sink has committed it: a table counts each number once, and would skip the new batch of that number.
 
 ```
 CHECKPOINT/SINK/metadata    {"id": …}, the query's id

@@ -6,9 +6,9 @@
 | `spark.sql.streaming.stateStore.providerClass` | RocksDB | state beyond memory, and what transformWithState needs |
 | `spark.sql.session.timeZone` | UTC | the same file gives the same windows everywhere |
 | `spark.sql.ansi.enabled` | false | a bad cast gives null, and does not stop the query |
-| `spark.ui.enabled` | false | a port that nobody asked for |
+| `spark.ui.enabled` | false | it would open a port that the user did not ask for |
 
-What the file says under `spark` comes over these. Ctrl-C, or SIGTERM to the whole process group, must reach the driver
+Settings under `spark` in the file override these. Ctrl-C, or SIGTERM to the whole process group, must reach the driver
 alone: the JVM runs in a session of its own, and ends by itself when the driver's end of its pipe closes. What the JVM
 and Spark's workers say goes to a file, where one is given, which is kept short (`rotate_log`). The JVM starts faster
 where `class_data` has an archive.
@@ -52,7 +52,7 @@ _END_SECONDS: Final = 5.0
 _LOG_BYTES_MAX: Final = 32 << 20
 _DEFAULT_MASTER: Final = "local[*]"
 _CHATTY_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j")
-"""They log every error with its trace, or as JSON, before it is raised; the raised one is told as a line."""
+"""They log every error with its trace, or as JSON, before it is raised; we report the raised one in one line."""
 
 
 def start_session(
@@ -82,7 +82,7 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def has_jvm_ended(spark: SparkSession) -> bool:
-    """Whether Spark itself is gone, killed or out of memory. For whoever got an error on the way to it."""
+    """Whether Spark itself is gone, killed or out of memory. To be called after an error in a call to it."""
     gateway = spark.sparkContext._gateway
     process: subprocess.Popen[bytes] | None = None if gateway is None else gateway.proc
     if process is None:

@@ -6,7 +6,7 @@ state that means something else. What has no state may change. The number of shu
 state is kept by it.
 
 **Streams are bound to their offsets by name** (Spark's source evolution): a source keeps its place in the topic
-wherever it stands in the file or in SQL, and one that is added later begins where `starting` says. Spark cannot do that
+when it moves within the file or SQL, and one that is added later begins where `starting` says. Spark cannot do that
 for a query that reads one source twice, nor for an older checkpoint; their streams are bound by their order.
 
 A plan of another version of Spark is compared by the kinds of operators alone, because the rest is in Spark's words.

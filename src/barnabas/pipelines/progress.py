@@ -1,4 +1,4 @@
-"""What a running query tells of itself: Spark's progress reports, summed up for people and machines. Pure.
+"""What a running query reports: Spark's progress reports, summed up for people and machines. Pure.
 
 Spark reports after each batch, and about every ten seconds while there is none. A report is taken once, by the number
 of its batch; sums are over this run of the process.

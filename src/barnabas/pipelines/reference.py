@@ -106,7 +106,7 @@ def schema_text() -> str:
 
 
 def page_text(page: str) -> str:
-    """The page with the reference between its marks made anew."""
+    """The page with a new reference between its marks."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     assert begin, f"the page has no {BEGIN}"

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 
 def query_relations(spark: SparkSession, sql: str) -> list[str]:
-    """The names that a query reads, each once, in the order of their first use. Names of its own CTEs are not among
-    them. A name of several parts is that of a catalog, and is given with its dots."""
+    """The names that a query reads, each once, in the order of their first use. Names of its own CTEs are left
+    out. A name of several parts belongs to a catalog, and keeps its dots."""
     parser: Any = spark._jsparkSession.sessionState().sqlParser()
     plan = parser.parseQuery(sql.rstrip().rstrip(";"))
     return list(dict.fromkeys(_relations(plan, frozenset())))

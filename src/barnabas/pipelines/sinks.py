@@ -35,7 +35,7 @@ ShowRows = Callable[[str, int, list[str], list[list[str]], int], None]
 
 @dataclass(frozen=True, slots=True)
 class Starter:
-    """Starts queries. `directory` is that of the pipeline's file."""
+    """Starts queries. `directory` is the one of the pipeline's file."""
 
     pipeline: Pipeline
     directory: Path

@@ -3,7 +3,7 @@
 The file is read by the tables of `barnabas.pipelines.definitions` and checked by `barnabas.pipelines.rules`. What only
 Spark or the cluster can know (columns, topics) is checked by `barnabas.pipelines.check`.
 
-Pure: no I/O. Paths stay as they are written; whoever opens them knows the directory of the file.
+Pure: no I/O. Paths stay as written; the code that opens them knows the directory of the file.
 """
 
 from collections.abc import Callable, Iterable, Mapping

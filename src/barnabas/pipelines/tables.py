@@ -6,7 +6,7 @@ its end is fixed when the plan is made. A worker keeps the table; when it is old
 came since. Larger than `size_max` (keys and values) is an error that says so, before memory runs out.
 
 A key belongs to one partition. After partitions were added it may be in two; then the record with the later timestamp
-counts. A topic that was deleted and made anew is noticed by its id, one that was cut by its end; both are read anew.
+counts. A recreated topic is noticed by its id, a truncated one by its end; both are read again from the start.
 """
 
 import os

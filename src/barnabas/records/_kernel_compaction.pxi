@@ -127,7 +127,7 @@ cdef struct survivors:
     int64_t last_delta
     bint has_tombstones
     bint has_dropped
-    int64_t index  # of the record at hand, for the error that names it
+    int64_t index  # of the current record, for the error that names it
 
 
 cdef int keep_record(survivors *into, record *current, int64_t timestamp, int64_t new_base_timestamp) noexcept nogil:

@@ -100,7 +100,7 @@ cdef int put_headers(table *into, record *current) noexcept nogil:
 
 
 cdef int reserve_rows(table *into, size_t rows, size_t data_bytes) noexcept nogil:
-    """Room for so many rows, whose keys and values have at most so many bytes. Untouched room costs no memory."""
+    """Reserves room for `rows` rows with at most `data_bytes` of keys and values. Untouched room costs no memory."""
     cdef int problem = FINE
     problem |= reserve(&into.columns[OFFSETS], rows * 8)
     problem |= reserve(&into.columns[TIMESTAMPS], rows * 8)
@@ -269,7 +269,7 @@ cdef class ColumnDecoder:
             put_int32(&self.rows.columns[which], 0)
 
     cdef bint is_full_for(self, int64_t records_bytes) noexcept nogil:
-        """Whether the rows of so many bytes might not fit. A table without rows takes any batch it can address."""
+        """Whether the rows in `records_bytes` might not fit. A table without rows takes any batch it can address."""
         cdef size_t data_bytes = (
             self.rows.columns[KEY_DATA].size
             + self.rows.columns[VALUE_DATA].size

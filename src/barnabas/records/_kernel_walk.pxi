@@ -91,7 +91,7 @@ cdef int take_field(walk *state, int64_t value, int32_t *missing) noexcept nogil
             return BAD_HEADER_COUNT
         state.headers_left = value
     else:
-        # A length and so many bytes to skip. They may reach into the next chunk but not out of the record.
+        # A length, and that many bytes to skip. They may reach into the next chunk but not out of the record.
         if value > state.record_left:
             return BAD_LENGTH
         if value > 0:

@@ -173,7 +173,7 @@ def _headers(array: pa.Array) -> tuple[Buffer, pa.Array, pa.Array]:
     if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
         raise ValueError(f"column 'headers' of type {kind} is not a list of structs")
     if array.null_count:
-        # What lies behind a null list is undefined, so the lists are laid out anew without it.
+        # The entries of a null list are undefined, so the offsets are recomputed without them.
         lengths = pc.fill_null(pc.list_value_length(array), 0)
         sums = pc.cumulative_sum(lengths).cast(pa.int32())
         offsets = pa.concat_arrays([pa.array([0], pa.int32()), sums])

@@ -1,4 +1,4 @@
-"""The checksum of a batch, and what changes a batch so that it must be computed anew.
+"""The checksum of a batch, and the changes to a batch that require a new one.
 
 CRC-32C comes from the compiled kernel or, where that could not be built, from the `crc32c` package, whose import takes
 a twentieth of a broker's start.

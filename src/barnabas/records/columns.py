@@ -23,7 +23,7 @@ from barnabas.records.compression import compress, decompress
 from barnabas.records.kernel import ColumnDecoder, Columns, encode_records
 
 RECORDS_BYTES_MAX: Final = 256 << 20
-"""What the records of one batch may decompress to; more is taken for a bomb."""
+"""The records of one batch may decompress to this size; more counts as a bomb."""
 
 NO_PRODUCER_EPOCH: Final = -1
 

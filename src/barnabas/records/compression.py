@@ -44,7 +44,7 @@ _GZIP_WINDOW_BITS: Final = 31
 """zlib's way to say: a gzip header and trailer, nothing else."""
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _GZIP_REST_BYTES_MAX: Final = 18
-"""So much after a member is ignored whatever it holds: the shortest member has 20 bytes."""
+"""A rest of up to this length after a member is ignored whatever it holds: the shortest member has 20 bytes."""
 _GZIP_INPUT_BYTES: Final = 1 << 16
 """zlib hands back a copy of the input it did not use yet, so it gets the input in pieces."""
 
@@ -66,7 +66,7 @@ _ZSTD_LEVEL_DEFAULT: Final = 3
 _ZSTD_WINDOW_BYTES_MAX: Final = 1 << 27
 _ZSTD_BLOCK_BYTES_MAX: Final = 1 << 17
 _ZSTD_BLOCKS_TOGETHER: Final = 256
-"""So many are looked at between two chunks."""
+"""The number of blocks scanned between two chunks."""
 _ZSTD_RUN_LENGTH_BLOCK: Final = 1
 _UINT32_LITTLE: Final = Struct("<I")
 

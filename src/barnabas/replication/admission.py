@@ -1,4 +1,4 @@
-"""Clients' batches that take long to check: compressed ones, large ones, ones that are compressed anew.
+"""Client batches that take long to check: compressed ones, large ones, ones that must be recompressed.
 
 The usual batch is staged at once (`Partition.append_usual`). Every other one comes here and is checked on the event
 loop as far as that takes a few milliseconds in each turn of the loop; what takes longer goes to a worker thread, and
@@ -11,11 +11,10 @@ admit ── checked ───────────────────�
            └─ more ──> line of its partition ──> worker (CHECKERS_MAX of them, for all partitions)
 ```
 
-A partition takes its batches in the order in which they came: while one of them is away, those that come after it wait
-in the partition's line (`Partition.is_admitting`). Other partitions do not wait. The lines take turns; how long they
-can become is bounded by what connections may have unanswered. A batch that is back when its partition is not served
-any more is refused, and so are those that wait behind it. Whoever is told that a batch is staged waits for it with
-`Partition.when_committed`.
+A partition takes its batches in order of arrival: while one of them is away, later ones wait in the partition's line
+(`Partition.is_admitting`). Other partitions do not wait. The lines take turns; the limit on unanswered requests of
+connections bounds their length. A batch that comes back when its partition is no longer served is refused, and so are
+those that wait behind it. The owner of a staged batch waits for it with `Partition.when_committed`.
 
 Owner: the broker's event loop. A worker touches nothing but the one batch.
 """

@@ -1,8 +1,8 @@
 """Syncs of logs that somebody waits for, run in a worker as soon as they are wanted.
 
-Planning, syncing and what follows is the log manager's (`LogManager.flush_if_due`), for these and for those of its
-housekeeping alike: a log has one flush at a time, and its end is told to the partition whoever began it
-(`LogManager.on_flushed`). Appends that are written meanwhile wait for the next one, which is for all of them: group
+The log manager (`LogManager.flush_if_due`) plans them, syncs and does what follows, for these and for those of its
+housekeeping alike: a log has one flush at a time, and the partition is notified of its end, no matter what started it
+(`LogManager.on_flushed`). Appends that are written meanwhile wait for the next one, which covers all of them: group
 commit.
 
 Owner: the broker's event loop.

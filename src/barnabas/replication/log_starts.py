@@ -1,6 +1,6 @@
-"""Makes it durable that logs start later: records that a client has deleted must not come back after a kill.
+"""Makes new log start offsets durable: records that a client has deleted must not come back after a kill.
 
-There is one write at a time. Whoever asks while it is under way waits for the next one, which is for all of them
+There is one write at a time. Callers that come while it runs wait for the next one, which serves all of them
 together, however many requests they came with.
 
 Owner: the broker's event loop.

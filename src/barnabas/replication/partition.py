@@ -19,8 +19,8 @@ log by any amount. It does not move while fewer replicas are in sync than `min.i
 -----+-------------------+--------------------+---------------+-----------------+--->  offsets
 ```
 
-A partition is one leadership: in a later epoch, also of this broker, it is another object. When it ends (`close`), what
-is only staged is taken back, everybody who waits is told, and nothing can be staged any more.
+A partition is one leadership: a later epoch, even of this broker, has another object. When it ends (`close`), staged
+batches are taken back, all waiting callers are notified, and nothing can be staged any more.
 
 Owner: the broker's event loop.
 """
@@ -96,7 +96,7 @@ class Partition:
         flush: Callable[[TopicPartition], None] = lambda name: None,
         on_failure: "Callable[[Partition, DiskFailed], None]" = lambda partition, failure: None,
     ) -> None:
-        """`flush` begins to sync the log if that is due; its end is told by `flushed`.
+        """`flush` starts to sync the log if that is due; `flushed` reports its end.
 
         `on_failure` is called when the disk fails: the owner of the directories decides what becomes of the log.
         """
@@ -183,9 +183,9 @@ class Partition:
         self._refusal = reason
 
     def close(self, reason: BarnabasError | None = None) -> None:
-        """The leadership has ended: what is staged is taken back, and everybody who waits is told.
+        """The leadership has ended: staged batches are taken back, and all waiting callers get the reason.
 
-        Without a reason that is NOT_LEADER_OR_FOLLOWER.
+        The default is NOT_LEADER_OR_FOLLOWER.
         """
         if self.is_closed:
             return
@@ -212,7 +212,7 @@ class Partition:
 
     @property
     def end_offset(self) -> Offset:
-        """One past the last record that is written, be it committed or not."""
+        """One past the last written record, committed or not."""
         return self._log.end_offset
 
     @property
@@ -306,7 +306,7 @@ class Partition:
 
         acks 0 and 1: the leader has it, synced where the topic asks for it. acks -1: so has every in-sync replica.
         `deadline` is a time of `Clock.monotonic`, after which it is REQUEST_TIMED_OUT. `DiskFailed` says that the
-        record is not in the log; NOT_LEADER_OR_FOLLOWER that the leadership has ended. What is so already is told now.
+        record is not in the log; NOT_LEADER_OR_FOLLOWER that the leadership has ended. Called at once if already so.
         """
         is_written = last_offset < self._own_end
         if is_written and (acks != ALL_ACKS or last_offset < self._log.high_watermark):
@@ -367,7 +367,7 @@ class Partition:
             self._reach(log.end_offset)
 
     def flushed(self, failure: DiskFailed | None) -> None:
-        """A flush of the log has ended, whoever began it."""
+        """A flush of the log has ended, no matter what started it."""
         if self.is_closed or not self._is_flush_awaited:
             return
         if failure is None:
@@ -413,7 +413,7 @@ class Partition:
                 self._waiters.committed(offset)
 
     def _set_timer(self) -> None:
-        """One for all who wait; it may strike for nobody, because those of its time are done."""
+        """One for all waiting callers; it may fire for none, because those it was set for are done."""
         if self._deadline < self._timer_deadline and not self.is_closed:
             if self._timer is not None:
                 self._timer.cancel()
@@ -468,14 +468,14 @@ class Partition:
         return FetchResult(found, high_watermark, stable, log.log_start_offset, aborted)
 
     def read_all(self, offset: Offset, max_bytes: int) -> FileSlice | None:
-        """For a coordinator, which loads what is written, be it committed or not: batches from `offset` on."""
+        """Batches from `offset` on, committed or not, for a coordinator that loads its state."""
         with self.reporting():
             return self._log.read(offset, max_bytes).slice
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
-        """Where an epoch ends here, for whoever checks whether its history was cut.
+        """Where an epoch ends here, for a client that checks whether its history was truncated.
 
-        The log has an epoch from its first record on. Until then this leadership's begins, and ends, at the end.
+        The log has an epoch from its first record on. Until then this leadership's starts and ends at the log end.
         """
         epochs, end_offset = self._log.epochs, self._log.end_offset
         latest = epochs.latest_epoch
@@ -515,7 +515,7 @@ class Partition:
         try:
             return search_batch(log.segments, offset, log.high_watermark)
         except DiskFailed:
-            return None  # whoever reads the records is told
+            return None  # reading the records reports the error
 
     def delete_records_before(self, offset: Offset) -> Offset:
         """Moves the start of the log to `offset` (-1: to the high watermark); returns where it starts now."""
@@ -524,5 +524,5 @@ class Partition:
 
 
 def _told_aborted(stored: Iterable[StoredAborted]) -> list[AbortedTransaction]:
-    """What a reader is told of aborted transactions."""
+    """What a reader learns of aborted transactions."""
     return [AbortedTransaction(one.producer_id, one.first_offset) for one in stored]

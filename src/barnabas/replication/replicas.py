@@ -254,7 +254,7 @@ class Replicas:
     def resign_all(self) -> None:
         """Gives up every leadership, granted or taken, for good: the next one has a later epoch.
 
-        Whoever registers anew does this before, and a broker that stops.
+        A broker does this before it registers again, and when it stops.
         """
         self._resigned.update(self._led_epochs(self._coming))
         for name in tuple(self._partitions):
@@ -373,7 +373,7 @@ class Replicas:
         self._retry_ms = now_ms + _RETRY_INTERVAL_MS
         unserved = self._unserved.items()
         if any(name in self._uncreated or self._log_of(name, topic_id) is not None for name, topic_id in unserved):
-            self.follow(replace(self.image))  # as one that is new to whoever waits for changes
+            self.follow(replace(self.image))  # a copy, so that those who wait for changes see a new one
 
     def _log_of(self, name: TopicPartition, topic_id: UUID) -> Log | None:
         """None also for one that cannot be served: its directory is offline, it is another topic's, or being cut."""
@@ -433,14 +433,14 @@ class Replicas:
         return partition
 
     def _has_log(self, name: TopicPartition, topic_id: UUID) -> bool:
-        """Whether there is one, be it one that cannot be used."""
+        """Whether there is one, even one that cannot be used."""
         try:
             return self._logs.get(name, topic_id) is not None
         except KafkaError:
             return True
 
     def _stop_serving(self, name: tuple[str, int], reason: BarnabasError | None = None) -> None:
-        """Another broker leads it, or its log is gone: whoever waits here is told so."""
+        """Another broker leads it, or its log is gone: waiting callers are notified."""
         partition = self._partitions.pop(name, None)
         if partition is not None:
             self._found.clear()
@@ -476,7 +476,7 @@ class Replicas:
 
 
 def _gone(before: ClusterImage, after: ClusterImage) -> list[Topic]:
-    """The topics that are not there any more, be it that others of their names are."""
+    """The topics that no longer exist, even if others have their names now."""
     return [
         topic for topic in before.topics.values() if (now := after.topics.get(topic.name)) is None or now.id != topic.id
     ]

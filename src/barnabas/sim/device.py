@@ -57,7 +57,7 @@ class Device:
         self._faults.clear()
 
     def begin(self, operation: Operation, path: str) -> None:
-        """Every call passes here first, and fails here if it is to fail."""
+        """Every call passes here first; injected faults are raised here."""
         self.calls += 1
         if self.before_call is not None and not self.is_dead:
             try:

@@ -8,8 +8,8 @@ may leave.
     disk = disk.crash()  # power loss: a new disk; the old one, its files and its locks are dead
     disk = disk.kill()   # only the process died: everything written is there, and still not durable
 
-Whoever still holds a dead disk gets `DiskFailed` (ESTALE) from every call but `close` and `release`, so that
-a task left over from before the crash cannot write into the time after it.
+Every call on a dead disk but `close` and `release` raises `DiskFailed` (ESTALE), so that a task left over from
+before the crash cannot write after it.
 
 Faults come from `fail` (the N-th matching call raises an errno), from `before_call` (any function), and from
 `capacity_bytes` (ENOSPC; raise it and the disk heals). A write that fails has written a random part of its

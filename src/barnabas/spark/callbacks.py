@@ -2,10 +2,10 @@
 
 PySpark starts py4j's callback server with the first `foreachBatch`, without a lock. Its thread ends for good at the
 first error, for instance when its socket has a descriptor of 1024 or more, which `select` cannot take, or when the
-process is out of descriptors for a moment. The socket goes on listening then, so Spark connects and waits for ever:
-every query hangs, and none fails. So the server is started with the session, when descriptors are still few, and
-whoever starts a query or watches one asks here whether the thread is there. A dead server is closed, which breaks off
-the batches that wait for it; their queries fail with a reason and can be started again.
+process is out of descriptors for a moment. The socket still listens then, so Spark connects and waits forever:
+every query hangs, and none fails. So the server is started with the session, while few descriptors are open, and code
+that starts or watches a query checks here that the thread is alive. A dead server is closed, which aborts the batches
+that wait for it; their queries fail with a reason and can be restarted.
 """
 
 import logging

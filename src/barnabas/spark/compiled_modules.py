@@ -1,7 +1,7 @@
 """Lets Spark's Python processes import pyspark compiled, which saves each kind of process a second at its start.
 
-Spark puts `SPARK_HOME/python/lib/pyspark.zip` in front of their path. It holds sources alone, which are compiled anew
-in every process: 1.5 s of processor time, against 0.45 from where pip has installed the package. A query starts one
+Spark puts `SPARK_HOME/python/lib/pyspark.zip` in front of their path. It holds only sources, which every process
+compiles again: 1.5 s of processor time, against 0.45 from where pip has installed the package. A query starts one
 such process for its source, and the first query or write of a session several more. So a session gets a SPARK_HOME that
 is pyspark's own directory by links, without that file:
 
@@ -47,7 +47,7 @@ def compiled_modules(master: str | None) -> Iterator[None]:
 
 
 def spark_home(master: str | None) -> Path | None:
-    """The directory for SPARK_HOME; None where Spark's own is to be used."""
+    """The directory for SPARK_HOME; None to use Spark's own."""
     if _HOME in os.environ or os.environ.get(SWITCH, "").lower() in ("off", "0", "no", "false"):
         return None
     if not _is_local(master) or not _is_of_this_interpreter():
@@ -66,7 +66,7 @@ def spark_home(master: str | None) -> Path | None:
 def _is_local(master: str | None) -> bool:
     if master is not None:
         return master == "local" or (master.startswith("local[") and master.endswith("]"))
-    # Without a master it is that of Spark's configuration, and local where there is none.
+    # Without a master Spark's configuration decides, and the default is local.
     return not {"MASTER", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"} & {*os.environ} and not _has_own_configuration()
 
 

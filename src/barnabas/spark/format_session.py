@@ -1,4 +1,4 @@
-"""A Spark session that knows `format("barnabas")`, wherever Spark's own discovery fails.
+"""A Spark session that knows `format("barnabas")`, even where Spark's own discovery fails.
 
 Spark finds the format by itself when the package is installed for the interpreter that it starts, which is that of
 `PYSPARK_DRIVER_PYTHON`, else of `PYSPARK_PYTHON`, else `python3` of the PATH. It does so by importing every package

@@ -12,7 +12,7 @@ streams. `StreamProgress` lives in the process of the stream's reader and learns
 CHECKPOINT/commits/N    written when batch N is finished
 ```
 
-A commit that fails does not stop the query. It is told once for each reason, and the next batch commits anyway. A crash
+A commit that fails does not stop the query. Each reason is logged once, and the next batch commits anyway. A crash
 leaves the group behind the checkpoint by a batch at most; the next start commits first.
 """
 

@@ -77,7 +77,7 @@ async def resolve_start(
     partitions: Collection[TopicPartition],
     on_loss: Callable[[str], None],
 ) -> PartitionOffsets:
-    """The offsets to begin at. `on_loss` hears of given ones that the log does not have."""
+    """The offsets to start at. `on_loss` is called for given offsets that the log does not have."""
     isolation = options.reading.isolation
     start = options.start
     if isinstance(start, AtTime | AtTimes):

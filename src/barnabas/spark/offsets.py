@@ -99,7 +99,7 @@ def new_rows(start: Mapping[TopicPartition, Offset], end: Mapping[TopicPartition
 def limited(start: Mapping[TopicPartition, Offset], latest: PartitionOffsets, rows_max: int) -> PartitionOffsets:
     """Ends with at most about `rows_max` offsets in all, shared out by how much each partition has.
 
-    Whoever has anything gets at least one, so that no partition starves beside large ones.
+    A partition that has any gets at least one, so that none starves beside large ones.
     """
     total = new_rows(start, latest)
     if total <= rows_max:

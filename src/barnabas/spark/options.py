@@ -1,8 +1,8 @@
 """The options of `format("barnabas")` for reading: those of Spark's Kafka connector, parsed strictly. Pure.
 
-What the connector refuses is refused, and so is a name that nobody knows (`option_names`), which it would ignore.
-`parse_source_options` is called on the driver, before anything is asked of a cluster. The result is what travels to the
-executors; it holds no secret.
+Parsing refuses what the connector refuses, and also unknown names (`option_names`), which the connector would ignore.
+The driver calls `parse_source_options` before it asks a cluster anything. The result travels to the executors; it holds
+no secret.
 """
 
 import re

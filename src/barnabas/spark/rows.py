@@ -7,7 +7,7 @@ value      binary      partition  int         timestampType  int: 0 is the produ
                                                              null when a record has none
 ```
 
-Who gives a schema with fewer of them, in any order, gets only these: nothing is made of the others.
+A schema with fewer columns, in any order, gets only these; the others are not built.
 """
 
 from typing import Final

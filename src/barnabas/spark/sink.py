@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 GATHERED_BYTES_MAX: Final = 16 << 20
 PARTITION_BYTES_MIN: Final = 32 << 10
-"""Rows are gathered until each partition gets about so many bytes: a request for few rows costs as much as for many."""
+"""Rows are gathered until each partition gets about this much: a request for few rows costs as much as for many."""
 
 _PRODUCERS: dict[tuple[int, SinkOptions], Producer] = {}
 """By process, because a worker may be forked from one that has producers."""

@@ -6,19 +6,19 @@ initialOffset ─▶ latestOffset (= start: batch 0 is empty) ─▶ partitions 
 ```
 
 **Batch 0 is empty.** Spark does not keep what `initialOffset` said until a batch is logged; if the first batch had
-records and were killed, a restart would resolve "latest" anew and skip them. So the first `latestOffset` of a new query
-returns its start, which the checkpoint keeps from then on. When batch 0 itself was broken off, Spark asks for the
+records and were killed, a restart would resolve "latest" again and skip them. So the first `latestOffset` of a new
+query returns its start, which the checkpoint keeps from then on. When batch 0 itself was aborted, Spark asks for the
 initial offset again, and then runs batch 0 as it is in the checkpoint: there is nothing left to pin, and its range is
-empty wherever the start would be now.
+empty whatever the start would be now.
 
-**Waiting.** Spark asks for the latest offsets again a few milliseconds after it was told that there is nothing. The
+**Waiting.** Spark asks for the latest offsets again a few milliseconds after the answer that nothing is new. The
 second such call in a row waits at the brokers (`watching`). A batch in between means that another source of the query
 has work, so the next call does not wait; a long pause without one means that others wait too, so we wait only shortly.
 
-**Limits.** `getDefaultReadLimit` always says a number, so that `ReadAllAvailable` can only come from a trigger that
-runs once: then there is one batch, it has everything, and nothing is waited for.
+**Limits.** `getDefaultReadLimit` always returns a number, so that `ReadAllAvailable` can only come from a trigger that
+runs once: then one batch has everything, and we wait for nothing.
 
-**Stopping.** `StreamingQuery.stop` breaks off the running batch. While the file of option `stopFile` exists, there is
+**Stopping.** `StreamingQuery.stop` aborts the running batch. While the file of option `stopFile` exists, there is
 nothing new: the query runs dry after its batch, and can be stopped between two. A file, because this process and the
 driver share nothing else.
 
@@ -255,7 +255,7 @@ class StreamPlanner:
     # --- what it reads ------------------------------------------------------------------------------------------
 
     def ranges(self, start: PartitionOffsets, end: PartitionOffsets) -> list[OffsetRange]:
-        if not self._is_start_pinned:  # a batch, and nobody has asked where it ends: it is from the checkpoint
+        if not self._is_start_pinned:  # a batch whose end Spark did not ask for: it is from the checkpoint
             self._is_start_pinned = True
             return []
         if self._progress is not None:

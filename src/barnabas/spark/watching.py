@@ -36,7 +36,7 @@ class EndWatch:
         try:
             runs = await self._consumer.poll(timeout_seconds)
         except (KafkaError, NetworkFailed):
-            return True  # whoever looks now meets the same problem, and handles it
+            return True  # the caller's next lookup meets the same problem, and handles it
         if runs:
             self._ends = {}
         return bool(runs)

@@ -1,8 +1,8 @@
 """One client for each cluster and process, kept as long as the process lives.
 
-Spark's Python workers are used for task after task, and the process behind a streaming query calls one reader for ever:
-connections and what is known of the cluster should outlive a call. Nobody closes these clients; they end with the
-process, which Spark kills. A process that is forked from one with clients makes its own.
+Spark reuses its Python workers for task after task, and the process behind a streaming query calls one reader forever:
+connections and cluster metadata should outlive a call. Nothing closes these clients; they end with the process, which
+Spark kills. A process forked from one with clients creates its own.
 """
 
 import os

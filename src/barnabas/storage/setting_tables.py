@@ -6,7 +6,7 @@ zero, an index without room for an entry, NaN) is refused here. A topic setting 
 give its default; where those have the same type, default and range, their rows are made from the topic's.
 `barnabas.storage.settings` turns values into what the log reads.
 
-To add a setting: a row here, a field of the same name there, and the page written anew by
+To add a setting, add a row here and a field of the same name there, and regenerate the page with
 `barnabas.cli.settings_page`.
 """
 

@@ -8,8 +8,8 @@
 ```
 
 An event loop runs jobs in its executor and finishes them when they come back; synchronous code calls `perform`. Jobs
-may run in any order and at the same time. What follows a finished job is run at once, by whoever ran the job. Any other
-exception than `DiskFailed` is our bug and goes up to whoever runs the job.
+may run in any order and at the same time. The runner of a job runs what follows it at once. Any exception other than
+`DiskFailed` is our bug and propagates to the runner.
 
 `Workers` runs many jobs to their end, for opening and closing; `InlineWorkers` does so on a simulated disk, which takes
 one thread at a time.
@@ -108,7 +108,7 @@ def perform(work: Work) -> None:
 
 class Workers(Protocol):
     def run(self, queues: Sequence[Iterable[Work]], threads_each: int) -> None:
-        """Runs all jobs to their end: the queues beside each other, each with so many threads.
+        """Runs all jobs to their end: the queues in parallel, each with `threads_each` threads.
 
         Jobs are taken from their queue one by one and finished in the calling thread, a few in advance of the threads.
         """
@@ -160,7 +160,7 @@ class _Lane:
         self._finished = finished
 
     def start(self, count: int) -> int:
-        """Starts so many jobs, or as many as there are; returns how many."""
+        """Starts up to `count` jobs; returns how many it started."""
         for started in range(count):
             if not self.start_next():
                 return started

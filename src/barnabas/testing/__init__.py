@@ -1,4 +1,4 @@
-"""A broker for test-suites: in the same process, on a free port, with data that nobody keeps.
+"""A broker for test-suites: in the same process, on a free port, with data that is not kept.
 
 ```python
 from barnabas.testing import ApiKey, Broker, ErrorCode

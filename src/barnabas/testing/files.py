@@ -1,4 +1,4 @@
-"""Files that nobody waits for: a test's data need not survive the loss of power, only the process, at most."""
+"""Files without syncs: a test's data need not survive a power loss, only the process, at most."""
 
 from barnabas.base.filesystem import LocalFile, LocalFileSystem
 

@@ -26,7 +26,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class ObservedGroup:
-    """A group at one moment. A group that nobody has used is `Dead`, as Kafka's tools show it."""
+    """A group at one moment. A group that was never used is `Dead`, as in Kafka's tools."""
 
     group_id: str
     state: str
@@ -92,7 +92,7 @@ async def observe_group(broker: app.Broker, group_id: str) -> ObservedGroup:
     await coordinator.wait_loaded()
     try:
         state = coordinator.state_for(group_id)
-    except KafkaError:  # nobody has used a group yet, so there is no topic for them
+    except KafkaError:  # no group was ever used, so their topic does not exist
         return ObservedGroup(group_id, GroupState.DEAD.value, (), {}, None)
     found = state.describe(group_id)
     if found is None:

@@ -51,7 +51,7 @@ cdef inline int64_t int64_at(const uint8_t *at) noexcept nogil:
 
 
 cdef inline const uint8_t *take(cursor *at, int64_t count) noexcept nogil:
-    """The next bytes; NULL, and a problem, where there are not as many."""
+    """The next `count` bytes; NULL, and a problem, where there are fewer."""
     cdef const uint8_t *found
     if at.problem or count < 0 or at.size - at.position < count:
         if not at.problem:

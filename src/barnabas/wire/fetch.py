@@ -133,7 +133,7 @@ class Fetch(NamedTuple):
 
 
 class RecordRange(Protocol):
-    """Records that lie in a file. Released once: by its sender, or by whoever does not send it."""
+    """Records that lie in a file. Released once: by its sender, or by the code that decides not to send it."""
 
     @property
     def length(self) -> int: ...

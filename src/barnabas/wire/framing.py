@@ -8,8 +8,8 @@ response   length int32 | correlation id int32 | [tagged fields] | body
 The length counts what follows it. Tagged fields are there in flexible versions only (request header 2, response header
 1); Kafka defines none, so ours are empty and a peer's are skipped. The client id is a legacy string in every version.
 
-A frame here is what follows the length prefix. Header and body are encoded apart, because a body may be a list of
-pieces that are sent one after the other: whoever sends them puts `response_start` or `request_start` before them.
+A frame here is what follows the length prefix. Header and body are encoded separately, because a body may be a list of
+pieces that are sent one after the other: the sender puts `response_start` or `request_start` before them.
 """
 
 from struct import Struct
@@ -72,7 +72,7 @@ def parse_request_header(frame: memoryview) -> RequestHeader:
 
 
 def response_start(api_key: int, version: int, correlation_id: int, body_bytes: int) -> bytes:
-    """Length prefix and header, for a body of so many bytes."""
+    """Length prefix and header, for a body of `body_bytes`."""
     if version < APIS[api_key].flexible_from or api_key == ApiKey.API_VERSIONS:  # `response_header_version`, in place
         return _RESPONSE_START.pack(4 + body_bytes, correlation_id)
     return _RESPONSE_START_TAGGED.pack(5 + body_bytes, correlation_id, 0)
@@ -82,7 +82,7 @@ def response_start(api_key: int, version: int, correlation_id: int, body_bytes: 
 
 
 def request_start(api_key: int, version: int, correlation_id: int, client_id: str | None, body_bytes: int) -> bytes:
-    """Length prefix and header, for a body of so many bytes."""
+    """Length prefix and header, for a body of `body_bytes`."""
     tail = nullable_string(client_id, is_compact=False)
     if APIS[api_key].is_flexible(version):
         tail += NO_TAGGED_FIELDS

@@ -1,8 +1,8 @@
-"""Imports kio without hypothesis, which every other module here that uses kio does by importing this one first.
+"""Imports kio without hypothesis. Every other module here that uses kio imports this one first.
 
-Where hypothesis is installed, kio imports it and tells it of its types: a quarter of a second that only tests of kio
-could want, and that every start of a broker in a developer's environment would pay. A hypothesis that was imported
-before is left alone.
+Where hypothesis is installed, kio imports it and registers its types there. That takes a quarter of a second at every
+start of a broker in a developer's environment, and only tests of kio need it. A hypothesis that was imported before is
+left alone.
 """
 
 import sys
@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 _HYPOTHESIS: Final = "hypothesis"
 
 if _HYPOTHESIS not in sys.modules:
-    cast(dict[str, Any], sys.modules)[_HYPOTHESIS] = None  # whoever imports it now gets an ImportError
+    cast(dict[str, Any], sys.modules)[_HYPOTHESIS] = None  # importing it now raises ImportError
     try:
         import kio.static.primitive  # noqa: F401
     finally:

@@ -1,4 +1,4 @@
-"""Who leads a partition now, told with the error to a client that asked the wrong broker (KIP-951).
+"""The current leader of a partition, sent with the error to a client that asked the wrong broker (KIP-951).
 
 A partition's reply carries the leader and its epoch, the whole reply the addresses of the leaders that it names, all as
 tagged fields: in Produce from version 10, in Fetch from 12 (leader) and 16 (addresses).
@@ -36,7 +36,7 @@ class NodeEndpoint(NamedTuple):
 
 
 NO_LEADER: Final = LeaderAndEpoch()
-"""Not told; it takes no bytes in a reply."""
+"""No leader is sent; it takes no bytes in a reply."""
 
 
 def encode_leader(leader: LeaderAndEpoch) -> bytes:

@@ -38,8 +38,8 @@ Schema: TypeAlias = Any
 """One of those classes."""
 
 REQUEST_ELEMENTS_MAX: Final = 50_000
-"""Of all arrays of a request together. No client names as many things at once; without a bound the few bytes that each
-takes on the wire would become gigabytes of objects."""
+"""Of all arrays of a request together. No client sends this many; without a bound the few bytes that each element takes
+on the wire would become gigabytes of objects."""
 
 _View = TypeVar("_View")
 

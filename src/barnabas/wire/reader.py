@@ -1,7 +1,7 @@
 """Reads messages into kio's classes or into views (`message_shapes`), taking what Apache Kafka takes.
 
-kio has a native reader, which is not used: it asks for as much memory as an array count claims to need, and when there
-is not so much, the process is aborted. A few bytes from a stranger would end the broker. This reader is built from the
+kio has a native reader, which is not used: it allocates as much memory as an array count claims to need, and aborts the
+process when that fails. A few bytes from a stranger would end the broker. This reader is built from the
 fields of kio's classes, one per class, and its memory is bounded by the bytes that the message has. It is lenient where
 Kafka 4.3 is:
 

@@ -1,6 +1,6 @@
 """Long work in steps: a generator that pauses where others may be served, and returns its result at the end.
 
-Reading and writing of messages is done so, because a request or an answer may be long; whoever has nobody to look after
+Messages are read and written this way, because a request or an answer may be long. A caller that serves nobody else
 takes all steps at once.
 """
 
@@ -13,7 +13,7 @@ Steps: TypeAlias = Generator[None, None, _Result]
 
 
 def finish_soon(steps: Steps[_Result], steps_max: int) -> _Result | None:
-    """The result if it takes no more than some steps; else None, and the work is given up."""
+    """The result if it takes at most `steps_max` steps; else None, and the work is abandoned."""
     for _ in range(steps_max + 1):
         try:
             next(steps)

@@ -36,7 +36,7 @@ class ConfigChanger:
     async def apply(
         self, request: Request, resource_type: int, name: str, change: Change, *, validate_only: bool
     ) -> None:
-        """Raises what the resource is to be answered with."""
+        """Raises the error to answer for this resource."""
         if resource_type == ResourceType.TOPIC:
             self._services.check_topic(request, Operation.ALTER_CONFIGS, name)
             await self._apply_to_topic(request, name, change, validate_only=validate_only)

@@ -1,9 +1,9 @@
 """DescribeLogDirs, versions 1 to 5: the log directories, how full they are, and which partitions lie there.
 
-- From version 3 there is an error for the whole answer; before, who may not ask is told of no directory. From version 4
-  a directory's total and usable bytes are told, from 5 whether it is cordoned.
-- No topics in the request (null) mean all. A directory that is offline is told with KAFKA_STORAGE_ERROR. `offset_lag`
-  is what is not committed yet.
+- From version 3 there is an error for the whole answer; before, an unauthorized client gets no directories. Version 4
+  adds a directory's total and usable bytes, version 5 whether it is cordoned.
+- No topics in the request (null) mean all. An offline directory has KAFKA_STORAGE_ERROR. `offset_lag` is what is not
+  committed yet.
 - Not here: partitions are not moved between directories, so there are no future replicas.
 """
 

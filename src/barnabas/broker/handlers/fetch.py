@@ -1,7 +1,7 @@
 """Fetch, versions 4 to 18: ranges of the logs' files, sent without passing through this process.
 
 - A request that finds less than `min_bytes` waits, up to `max_wait`, until one of its partitions gets records; then it
-  is read anew (`fetch_attempt` has what is read, how it waits, and what of it is told).
+  reads again (`fetch_attempt` has what is read, how it waits, and what is answered).
 - Sessions (KIP-227, from version 7) are in `fetch_sessions`. Topics go by id from version 13 on.
 - A fetch of very many partitions goes on in `wide_fetch`, in slices.
 - Replicas do not fetch yet, and are refused.

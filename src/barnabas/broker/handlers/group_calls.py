@@ -22,13 +22,13 @@ GroupCall: TypeAlias = Callable[[GroupShardState, Token, Moment], Effects]
 
 
 async def ask_group(services: Services, group_id: str, call: GroupCall) -> object:
-    """What the group answers, when it does; KafkaError when there is no answer but an error."""
+    """Waits for the group's answer; KafkaError when that is only an error."""
     coordinator = services.groups.coordinator
     shard = coordinator.shard_for(group_id)
     future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
     def answer(result: object) -> None:
-        if not future.done():  # whoever asked may have gone
+        if not future.done():  # the caller may have gone
             future.set_result(result)
 
     shard.carry_out(call(shard.state, answer, coordinator.now()))

@@ -99,7 +99,7 @@ class _Answer:
             if topic is None:
                 yield self._error(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
             elif not self._services.allows_topic(self._request, Operation.DESCRIBE, topic.name):
-                # Not the name: whoever has only the id must not learn it.
+                # Without the name: a client that has only the id must not learn it.
                 yield self._error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
             else:
                 yield self._view(topic)

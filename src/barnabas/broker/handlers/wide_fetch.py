@@ -1,6 +1,6 @@
 """A fetch of very many partitions: decoded, read and encoded in slices, because others wait meanwhile.
 
-The rules are those of `fetch`; only that a fetch that waits is read anew when its turn comes, once for all partitions
+The rules are those of `fetch`, except that a waiting fetch reads again when its turn comes, once for all partitions
 that have moved by then.
 """
 

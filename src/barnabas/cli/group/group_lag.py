@@ -2,7 +2,7 @@
 
 *Lag* counts the offsets between the committed one and the end. *Behind* is the age of the first record that the group
 has not read yet: now minus its timestamp. That record is fetched, one bounded read for each partition that has a lag;
-what was fetched once for an offset is remembered, so that `barnabas group watch` asks again only for what moved.
+the result for an offset is cached, so that `barnabas group watch` asks again only for what moved.
 
 | the committed offset | lag | behind |
 |---|---|---|
@@ -11,7 +11,7 @@ what was fetched once for an offset is remembered, so that `barnabas group watch
 | followed by nothing but transaction markers | 0 | 0 |
 | was compacted away | to the end | from the next record that is there |
 | before the start of the log (it was deleted) | from the start on | from the first record on; a note counts the lost |
-| beyond the end (the topic was made anew) | unknown | unknown; a note says so |
+| beyond the end (the topic was recreated) | unknown | unknown; a note says so |
 
 Timestamps are the producer's, unless the topic says `message.timestamp.type=LogAppendTime`; one in the future counts as
 now. With READ_COMMITTED the end is where the first open transaction begins.
@@ -66,7 +66,7 @@ class _FirstUnread:
 
 
 class LagMeter:
-    """Measures one group again and again; remembers what the log tells of an offset."""
+    """Measures one group repeatedly; caches what the log says about an offset."""
 
     def __init__(self, cluster: Cluster, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> None:
         self._cluster = cluster
@@ -93,7 +93,7 @@ class LagMeter:
         return [with_time(lag, found[lag.partition], now_ms) if lag.partition in found else lag for lag in counted]
 
     async def _usable(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Those that exist and have a leader: for the others there is nobody to ask."""
+        """Those that exist and have a leader: no broker can answer for the others."""
         topics: dict[str, TopicMetadata] = {}
         for name in sorted({partition.topic for partition in partitions}):
             with contextlib.suppress(UnknownTopic):

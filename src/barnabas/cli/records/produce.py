@@ -186,7 +186,7 @@ class _Sending:
                 self._delivered_records = producer.status().delivered_records
 
     async def _until_sent_or_failed(self, cluster: "Cluster", producer: "Producer") -> None:
-        """The first record that fails ends it: nobody wants to send the rest of a large file first."""
+        """Ends at the first record that fails, instead of sending the rest of a large file first."""
         sending = asyncio.ensure_future(self._send_lines(cluster, producer))
         watching = asyncio.ensure_future(_watch(producer))
         try:
@@ -258,7 +258,7 @@ async def _exists(cluster: "Cluster", topic: str) -> bool:
     except UnknownTopic:
         return False
     except (NetworkFailed, KafkaError):
-        pass  # whoever uses the topic meets it again
+        pass  # the next use of the topic meets it again
     return True
 
 
@@ -283,7 +283,7 @@ async def _settle(producer: "Producer") -> None:
     flushing.cancel()
     await asyncio.wait((flushing,))
     if not flushing.cancelled():
-        flushing.exception()  # the first failure is the one that is told
+        flushing.exception()  # only the first failure is reported
 
 
 async def _lines(source: BinaryIO, advance: Callable[[int], None]) -> AsyncIterator[bytes]:

@@ -53,7 +53,7 @@ class StartKind(Enum):
 class StartPoint:
     kind: StartKind
     number: int = 0
-    """The offset (negative: so many before the end), or milliseconds since 1970."""
+    """The offset (negative: counted back from the end), or milliseconds since 1970."""
 
 
 def beyond_end(

@@ -10,9 +10,9 @@
 Names and bytes are those of Kafka's Java client and of librdkafka, so that members of all of them share a group: it
 does not matter who is the leader. Racks are not looked at.
 
-*Eager*: everybody gives up everything before a rebalance. *Cooperative*: everybody keeps reading; a partition that
-shall move is first given to nobody, its owner lets it go and joins again, and the second rebalance gives it to its new
-owner.
+*Eager*: every member gives up all its partitions before a rebalance. *Cooperative*: every member keeps reading; a
+partition that must move is first assigned to no one, its owner revokes it and joins again, and the second rebalance
+assigns it to its new owner.
 """
 
 from collections.abc import Collection, Mapping, Sequence

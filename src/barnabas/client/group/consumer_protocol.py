@@ -1,7 +1,7 @@
 """What consumers tell each other through a group: the bytes that a coordinator carries without looking into them. Pure.
 
-A member joins with a *subscription* (what it wants, and what it holds now) and gets an *assignment* (what it shall
-hold). Both are a version (int16) and a message of Kafka's ConsumerProtocol schemas:
+A member joins with a *subscription* (what it wants, and what it holds now) and gets an *assignment* (what it
+must hold). Both are a version (int16) and a message of Kafka's ConsumerProtocol schemas:
 
 | version | subscription | assignment |
 |---|---|---|
@@ -10,7 +10,7 @@ hold). Both are a version (int16) and a message of Kafka's ConsumerProtocol sche
 | 2 | and the generation that it got them in | the same |
 | 3 | and its rack | the same |
 
-Every version only adds at the end, so a newer one than is known here is read as the newest that is known.
+Every version only adds at the end, so an unknown newer one is read as the newest known version.
 """
 
 from collections.abc import Iterable, Mapping

@@ -29,7 +29,7 @@ from barnabas.wire.values import Values
 
 CLASSIC: Final = "classic"
 NO_MEMBERS: Final = frozenset({"Empty", "Dead"})
-"""The states of a group that nobody is in."""
+"""The states of a group without members."""
 
 _STATES_FROM: Final = 4
 _KINDS_FROM: Final = 5

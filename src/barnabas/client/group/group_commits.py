@@ -1,7 +1,7 @@
 """Automatic commits of a member of a group: now and then, and before partitions are given up.
 
-Only what is done (see `group_progress`) is committed. One commit is under way at a time, in a task of its own that
-nobody waits for: when it fails, the next one covers it, or the records come once more.
+Only processed records (see `group_progress`) are committed. One commit is under way at a time, in its own task that
+nothing waits for: when it fails, the next one covers it, or the records are delivered again.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _COMMIT_SECONDS_MAX: Final = 5.0
 
 
 class AutomaticCommits:
-    """Belongs to one consumer. Whoever made it calls `cancel` at the end."""
+    """Belongs to one consumer, which calls `cancel` at the end."""
 
     def __init__(
         self,

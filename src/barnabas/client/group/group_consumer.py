@@ -7,16 +7,16 @@ async with GroupConsumer(cluster, GroupOptions("billing")) as consumer:
         print(record.partition, record.offset, record.value)
 ```
 
-`poll` brings runs of batches as `Consumer.poll` does. It also is where everything happens that the caller must not be
-surprised by: only there partitions come and go, the listener is called, and errors are raised. A rebalance itself goes
-on between two calls. A task of its own sends heartbeats, so that a slow caller stays a member as long as it polls again
+`poll` returns runs of batches as `Consumer.poll` does. Whatever must not surprise the caller happens only there:
+partitions are assigned and revoked, the listener is called, and errors are raised. A rebalance itself continues between
+two calls. A separate task sends heartbeats, so that a slow caller stays a member as long as it polls again
 within `max_poll_interval_ms`; when it does not, the member leaves, and its partitions are lost at the next `poll`.
 
 What was handed out is done when the caller comes back for more; that is what is committed automatically, now and then,
 before partitions are given up, and at the end. Leaving the block by an error counts nothing as done that was not. So
 every record is processed at least once.
 
-| what happened | the listener hears | meanwhile |
+| what happened | listener calls | meanwhile |
 |---|---|---|
 | a rebalance, eager | `on_revoked` of everything, then `on_assigned` of everything | nothing is read |
 | a rebalance, cooperative | `on_revoked` of what goes, `on_assigned` of what comes | what stays is read on |
@@ -403,7 +403,7 @@ class GroupConsumer:
                 _LOG.debug("heartbeat failed", extra={"group": self._options.group, "problem": str(error)})
 
     async def _fall_silent(self) -> None:
-        """The caller is stuck: others shall have its partitions. A static member just lets its session end."""
+        """The caller is stuck, so others should get its partitions. A static member just lets its session end."""
         limit = {"max_poll_interval_ms": self._options.max_poll_interval_ms}
         _LOG.warning("poll was not called in time", extra={"group": self._options.group, **limit})
         joining, self._joining = self._joining, None

@@ -3,9 +3,8 @@
 Newer versions of the APIs (10 on) name topics by their ids, so that a commit for a deleted topic never counts for a new
 one of the same name; names are translated by what is known of the cluster.
 
-A commit is made by a member of the group, who shows member id and generation, or, as long as the group has no members,
-by anybody: that is how offsets are reset, and how programs that share their partitions out by themselves (Spark) keep
-their progress.
+A member of the group commits with its member id and generation. While the group has no members, anybody may commit:
+that is how offsets are reset, and how programs that assign partitions themselves (Spark) keep their progress.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ _HAS_MEMBERS: Final = frozenset(
         ErrorCode.REBALANCE_IN_PROGRESS,
     }
 )
-"""What somebody who is no member hears when a group has members."""
+"""Errors for a commit by a non-member when the group has members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Who commits: a member in its generation, or (as this is by default) nobody in particular."""
+    """Who commits: a member in its generation, or (the default) no member."""
 
     member_id: str = ""
     generation: int = NO_GENERATION

@@ -1,4 +1,4 @@
-"""Where a member begins to read partitions that it was given: behind what the group committed, or where it was told."""
+"""Where a member starts reading its assigned partitions: at the committed offset, or as `auto_offset_reset` says."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from barnabas.client.offsets import list_offsets
 @dataclass(frozen=True, slots=True)
 class Places:
     positions: Mapping[TopicPartition, Offset]
-    """Where to begin; what has no place is not there."""
+    """Where to start; a partition without a position is missing here."""
     committed: Mapping[TopicPartition, OffsetAndMetadata]
 
 

@@ -43,12 +43,12 @@ class TopicSubscription:
         return self._topics
 
     async def has_other_topics(self) -> bool:
-        """Whether topics that match the pattern came or went since they were looked up last."""
+        """Whether topics that match the pattern were created or deleted since the last lookup."""
         before = self._topics
         return self._pattern is not None and await self.topics() != before
 
     async def resized_topic(self) -> str | None:
-        """A topic that has other partitions than the group knows of, and that is told once."""
+        """A topic whose partition count differs from what the group knows; reported once."""
         if not self._counts:
             return None
         view = await self._cluster.refresh(self._counts)

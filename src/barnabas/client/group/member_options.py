@@ -39,7 +39,7 @@ class GroupOptions:
 
 
 class NoCommittedOffset(KafkaError):  # noqa: N818 - named as the fact that it is
-    """A partition has no place to begin, and `auto_offset_reset` says that nobody shall guess: `seek`."""
+    """A partition has no committed offset, and `auto_offset_reset` allows no default: call `seek`."""
 
     def __init__(self, group: str, partitions: Iterable[TopicPartition]) -> None:
         self.partitions = tuple(sorted(partitions))

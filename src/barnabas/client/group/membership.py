@@ -8,11 +8,11 @@
 
 The first join brings a member id (KIP-394), every completed one a *generation*. Both go with every request; a
 coordinator that does not know them any more answers UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION, and then this member has
-lost what it had (`is_lost`), because others may have it. The member who leads shares the partitions out, by the
+lost what it had (`is_lost`), because others may have it. The group's leader assigns the partitions, by the
 assignor that all have agreed on.
 
-A join waits as long as the slowest member takes, and so does a sync: they have a lane of their own. Heartbeats, commits
-and the farewell take the general one.
+A join waits as long as the slowest member takes, and so does a sync: they have their own lane. Heartbeats, commits
+and leaving use the general one.
 
 This class knows the protocol. When to join, and what becomes of the partitions, is for `group_consumer` to decide.
 """
@@ -164,7 +164,7 @@ class Membership:
                     ApiKey.JOIN_GROUP, {**self._identity(), **values}, wait_seconds=wait_seconds
                 )
             raise_for_group(reply.error_code.value, self._options.group)
-            # From here on heartbeats are due, which is why the generation is told at once.
+            # Heartbeats are due from here on, so the generation is set at once.
             self.member_id, self.generation = reply.member_id, reply.generation_id
             counts: dict[str, int] = {}
             assignments: list[Values] = []
@@ -207,7 +207,7 @@ class Membership:
             reply = await connection.call(ApiKey.HEARTBEAT, self._identity())
             code = ErrorCode.of(reply.error_code.value)
             if generation != self.generation or (self._is_joining and code in _EXCLUDED):
-                return True  # the answer is about the generation before: whoever joins hears of it by the join
+                return True  # the answer is about the previous generation: the join itself reports such errors
             if code in _EXCLUDED:
                 self._exclude()
             elif code is not ErrorCode.REBALANCE_IN_PROGRESS:

@@ -180,7 +180,7 @@ class Accumulator:
         batch.tries += 1
 
     def part(self, batch: PendingBatch, parts: Iterable[ColumnRows]) -> None:
-        """Smaller batches take the place of one that was sent; its outcome is that of the last of them."""
+        """Replaces a batch that was sent with smaller ones; the last of them carries its outcome."""
         self.finish(batch)
         queue = self._queues.setdefault(batch.partition, _Queue())
         smaller = [self._batch_of(batch.partition, rows, self._new_outcome(), batch.opened_at) for rows in parts]

@@ -1,7 +1,7 @@
-"""How far a producer is, and what keeps it: for whoever waits for it and wants to know why.
+"""How far a producer is and what holds it up, for callers that wait for it and want to know why.
 
-`Producer.status` takes a picture of one moment. The brokers' errors that are tried again are seen here alone: a record
-fails with the last of them only when its time is over.
+`Producer.status` takes a snapshot. Errors from brokers that are retried are visible only here: a record fails with the
+last of them only when its time is over.
 """
 
 from dataclasses import dataclass

@@ -6,12 +6,12 @@ async with Producer(cluster) as producer:
     print((await delivery).offset)
 ```
 
-Whoever has many records as columns sends them with `send_columns`, which makes no Python object of a record.
+`send_columns` sends many records given as columns, without creating a Python object for each record.
 
 `send` returns as soon as the record is in a batch; awaiting what it returns waits for the broker. `flush` waits for
 everything, `status` says what it waits for. At most `buffer_bytes_max` of records wait; then `send` waits for room.
 
-How batches are sent, sent again and settled is `sender`'s.
+`sender` sends batches, retries them and settles them.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Delivered(NamedTuple):
 
 
 class Delivery:
-    """Where a record will be: `await` it, to be told or to get the error."""
+    """The record's future place in the log: `await` it for that place, or for the error."""
 
     __slots__ = ("_batch", "_row")
 
@@ -126,7 +126,7 @@ class Producer:
             if key is None and partition is None:
                 self._sticky.move_on(topic, self._available(metadata))
             with contextlib.suppress(NetworkFailed, KafkaError):  # the sender meets the same problem, and counts it
-                await self._cluster.topic(topic)  # which looks anew from time to time: partitions may have been added
+                await self._cluster.topic(topic)  # refreshes now and then: partitions may have been added
             await asyncio.sleep(0)  # a caller that never waits would keep the sender from its work
         return Delivery(appended.batch, appended.row)
 
@@ -151,7 +151,7 @@ class Producer:
         if row_numbers is None:
             row_numbers = range(columns.count)
         if topic in self._cluster.view.topics:
-            metadata = await self._cluster.topic(topic)  # which looks anew from time to time
+            metadata = await self._cluster.topic(topic)  # refreshes now and then
         else:
             metadata = await self.find_topic(topic)
         size_bytes = columns_bytes(columns)

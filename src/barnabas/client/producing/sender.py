@@ -1,7 +1,7 @@
-"""The half of a producer that talks to the brokers: what is ready is encoded, sent, and settled by the answers.
+"""The half of a producer that talks to the brokers: it encodes, sends and settles the batches that are ready.
 
-One task runs it. It starts a request for all the ready partitions of a leader, several at a time; the accumulator sees
-to it that no partition is in two of them.
+One task runs it. It starts a request for all the ready partitions of a leader, several at a time; the accumulator
+ensures that no partition is in two of them.
 
 What becomes of a batch:
 
@@ -11,7 +11,7 @@ What becomes of a batch:
 | a lost connection, no answer, a retriable error | sent again, the same bytes, until its time is over | stay |
 | too large, and more than one row of columns | parted and sent again | are free again |
 | refused for good | failed | are free again |
-| its time is over: nobody knows whether it is in the log | failed | begin anew, with a new producer id |
+| its time is over: it may or may not be in the log | failed | restart, with a new producer id |
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Reads partitions from given offsets on. Who shares partitions with others takes a `GroupConsumer`, built upon this.
+"""Reads partitions from given offsets on. To share partitions with others use `GroupConsumer`, which builds on this.
 
 ```python
 async with Consumer(cluster) as consumer:
@@ -7,12 +7,12 @@ async with Consumer(cluster) as consumer:
         print(record.offset, record.value)
 ```
 
-`poll` brings runs of batches, for whoever wants columns or bytes; `records` iterates them as objects, for ever. One
-request is under way to each leader of an assigned partition; the next one is sent before the answer is handed out, so
-that the broker works while the caller does. That bounds the memory to two answers of `bytes_max` a leader.
+`poll` returns runs of batches, for callers that want columns or bytes; `records` iterates over records as objects and
+never ends. One request is under way to each leader of an assigned partition; the next one is sent before the answer is
+handed out, so that the broker works while the caller does. That bounds memory to two answers of `bytes_max` a leader.
 
-Leaders that move, lost connections and retriable errors are followed and tried again; only after
-`retry_timeout_seconds` without any answer `poll` raises. A consumer belongs to one task.
+It follows leaders that move, and retries lost connections and retriable errors; `poll` raises only after
+`retry_timeout_seconds` without any answer. A consumer belongs to one task.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ class Consumer:
         self._failing_since: float | None = None
         self._tries = 0
         self.problem: Exception | None = None
-        """Why nothing can be fetched now, for whoever wonders; None while all is well."""
+        """Why nothing can be fetched now; None while all is well."""
 
     async def __aenter__(self) -> Self:
         return self

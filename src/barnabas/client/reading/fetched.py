@@ -1,7 +1,7 @@
 """What a fetch brings: a run of whole batches as they are in the log, and ways to look into it. Pure.
 
-A run keeps the received bytes alive. Who wants columns takes `columns()`, who wants objects iterates `records()`; both
-leave out control records, what lies before the first wanted offset, and (read committed) aborted transactions.
+A run keeps the received bytes alive. `columns()` returns columns, `records()` iterates over objects; both leave
+out control records, what lies before the first wanted offset, and (read committed) aborted transactions.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,11 +1,11 @@
-"""Reads one partition from one offset to another: a bounded fetch, for whoever plans its reading beforehand.
+"""Reads one partition from one offset to another: a bounded fetch, for callers that plan their reads in advance.
 
 The next request is under way while the caller works on the last answer, and none is sent beyond the end. A request asks
 for as many bytes as the rest of the range is likely to have, judged by what came so far, so that a small range does not
 bring megabytes that nobody wants. A range ends by its offset: markers and compaction leave fewer records than offsets.
 
-Leaders that move, lost connections and retriable errors are tried again by `Cluster.retry`. Connections are of one lane
-that all readers of a cluster share, one after the other: they live on, so that the next range costs no handshake.
+`Cluster.retry` handles leaders that move, lost connections and retriable errors. All readers of a cluster share one
+lane, one after the other: its connections stay open, so that the next range costs no handshake.
 """
 
 import asyncio

@@ -166,7 +166,7 @@ class ColumnDecoder:
         return header.last_offset < self._first_offset or header.base_offset >= self._end_offset
 
     def _is_full_for(self, records_bytes: int) -> bool:
-        """Whether the rows of so many bytes might not fit."""
+        """Whether the rows in `records_bytes` might not fit."""
         binaries = (self._keys, self._values, self._header_keys, self._header_values)
         data_bytes = sum(len(binary.data) for binary in binaries)
         return len(self) > 0 and (
@@ -175,7 +175,7 @@ class ColumnDecoder:
         )
 
     def finish(self) -> Columns:
-        """The columns so far; the decoder starts anew."""
+        """Returns the columns so far and empties the decoder."""
         columns = Columns(
             count=len(self._offsets),
             offsets=memoryview(self._offsets).cast("B"),

@@ -62,7 +62,7 @@ class LogCleaner:
         on_failure: Callable[[str, DiskFailed], None],
         is_served: Callable[[Log], bool] = lambda log: True,
     ) -> None:
-        """`on_failure` hears of a log directory whose disk fails; a full disk is only waited for.
+        """`on_failure` is called with a log directory whose disk fails; a full disk is only waited for.
 
         `is_served` tells whether a log that was looked at a while ago is still the one to compact.
         """
@@ -86,12 +86,12 @@ class LogCleaner:
         self._damaged: set[_LogKey] = set()
         self._waiting = RepeatedWarning(logger, clock.monotonic, _WARNING_SECONDS)
         self._told_unread: set[_LogKey] = set()
-        """Logs of which was said that they have batches that expand too far."""
+        """Logs whose batches that expand too far have been reported."""
         self._look_again_ms = 0
         self._ended = CleaningTotals()
         """Of the passes that ended."""
         self.passes = 0
-        """That ended, whatever came of them."""
+        """That ended, successful or not."""
         self.dirty_ratio_max = 0.0
         """Of the dirtiest log when work was last looked for."""
 
@@ -147,7 +147,7 @@ class LogCleaner:
         self._known(directory).pop(partition, None)
 
     def keep_only(self, directory: str, partitions: Collection[TopicPartition]) -> None:
-        """What the checkpoint says of other partitions would be taken for new ones of their names."""
+        """Forgets all other partitions: new ones of the same names would take over their checkpointed offsets."""
         known = self._known(directory)
         gone = [partition for partition in known if partition not in partitions]
         for partition in gone:
@@ -173,7 +173,7 @@ class LogCleaner:
     # -- work ----------------------------------------------------------------------------------------------------
 
     def look(self, logs: Iterable[Log]) -> Iterator[None]:
-        """Finds the logs that are due; pauses after each so many of them, for the owner to do other things.
+        """Finds the logs that are due; pauses every `_LOGS_TOGETHER` logs, so that the owner can do other things.
 
         Does nothing while some are waiting, or when there was nothing to do a moment ago.
         """

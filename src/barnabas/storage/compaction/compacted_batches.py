@@ -14,7 +14,7 @@
 A batch of which nothing is left vanishes, unless it is the last of a known producer (the sequence that comes next must
 survive), or the last of the segment that is being written (it tells how far that one reaches): then it stays as a
 header without records. Offsets, sequences, leader epoch and producer stay as they were, so the deltas in a batch now
-have gaps. After a batch whose keys nobody knows no tombstone goes: it might be the one that hides a record in there.
+have gaps. After a batch with unknown keys every tombstone stays: it might hide a record in that batch.
 
 Pure: no I/O, no clock.
 """

@@ -51,7 +51,7 @@ class CleanedSegments:
         io_bytes: int,
         on_write: Callable[[int], None],
     ) -> None:
-        """`on_write` hears how many bytes each write had, and may sleep, or raise to end the work."""
+        """`on_write` is called with the size of each write, and may sleep, or raise to end the work."""
         self._files = files
         self._directory = directory
         self._config = config

@@ -1,8 +1,8 @@
 """Keeps background work on the disk below a rate, so that it does not starve the appends.
 
-A token bucket that holds what a tenth of a second allows: whoever takes more than is there sleeps until the debt is
-paid. Any number of threads share one; they pay for each other. The rate may change at any time, also for those that
-sleep: after a rate that was set too low by mistake nobody sleeps on.
+A token bucket that holds what a tenth of a second allows: a thread that takes more than is left sleeps until the debt
+is paid. Any number of threads share one; they pay for each other. The rate may change at any time, also for threads
+that sleep, so that raising a rate set too low by mistake wakes them soon.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from barnabas.base.settings import DOUBLE_MAX
 
 _BURST_SECONDS: Final = 0.1
 _NAP_SECONDS: Final = 0.1
-"""A sleeper looks up this often whether it is still wanted."""
+"""A sleeper checks this often whether it was cancelled."""
 
 
 class Throttle:
@@ -40,7 +40,7 @@ class Throttle:
         return self._bytes_per_second < DOUBLE_MAX
 
     def take(self, size_bytes: int, is_cancelled: Callable[[], bool]) -> None:
-        """Sleeps as long as it takes to have read or written so many bytes at the allowed rate."""
+        """Sleeps as long as reading or writing `size_bytes` takes at the allowed rate."""
         if not self.is_limited:
             return
         debt_bytes = self._charge(size_bytes)

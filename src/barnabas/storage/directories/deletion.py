@@ -7,8 +7,8 @@ checkpoints prepared                      each directory renamed
                                           the log directory synced, once
 ```
 
-Nothing of the names is left on the disk when the job has finished, so partitions of the same names can be made then.
-Crash: a directory has its old name or its new one; the checkpoints say nothing of it any more in either case.
+When the job has finished, the disk no longer has the names, so partitions of the same names can be created.
+Crash: a directory has its old name or its new one; in either case the checkpoints no longer have the partition.
 Failure: what could not be renamed is served again, if its log directory is.
 """
 
@@ -36,7 +36,7 @@ class Leaving:
     is_renamed: bool = False
 
     def put_back(self, directory: LogDirectory, error: DiskFailed) -> None:
-        """The deletion failed. A log that was being cut is half changed, and opened anew."""
+        """After a failed deletion. A log that was being cut is half changed, and is reopened."""
         if self.log is not None:
             directory.logs[self.partition] = self.log
             if self.log.is_truncating:

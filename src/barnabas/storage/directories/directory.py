@@ -100,7 +100,7 @@ def partition_set_aside(name: str) -> TopicPartition | None:
 
 @dataclass(slots=True)
 class DirectoryListing:
-    """What lies in a log directory, by what is to be done with it. Names are relative to it."""
+    """The contents of a log directory, grouped by how they are treated. Names are relative to it."""
 
     partitions: list[TopicPartition] = field(default_factory=list)
     doomed: list[str] = field(default_factory=list)
@@ -118,7 +118,7 @@ class CheckpointVersion:
 
 
 class CheckpointFile:
-    """One file of offsets: its owner prepares what it is to say, workers write it; one that is late undoes nothing."""
+    """One file of offsets: its owner prepares versions, workers write them. A stale one never replaces a newer one."""
 
     __slots__ = ("_files", "_lock", "_newest", "_prepared_number", "_written_number", "found", "path")
 
@@ -131,7 +131,7 @@ class CheckpointFile:
         self._newest: dict[TopicPartition, Offset] | None = None
         """What was prepared last; None when the file may say something else."""
         self.found: dict[TopicPartition, Offset] = {}
-        """What the file said at the start; what opening a log goes by."""
+        """The content of the file at the start; opening a log uses it."""
 
     def read(self) -> None:
         """A damaged file counts as none: every log is then checked from its beginning."""
@@ -260,7 +260,7 @@ class LogDirectory:
             raise
 
     def _require_own(self, cluster_id: str, node_id: int) -> MetaProperties:
-        """What the directory says of itself; `UnusableDirectory` when it is somebody else's."""
+        """The identity stored in the directory; raises `UnusableDirectory` when it is not this node's."""
         meta = read_meta_properties(self._files, self.file(META_PROPERTIES)) or MetaProperties(None, None, None)
         if meta.cluster_id not in (None, cluster_id):
             raise UnusableDirectory(
@@ -333,7 +333,7 @@ class LogDirectory:
         self.unopened.pop(partition, None)
 
     def suspend(self, log: Log, problem: DiskFailed) -> None:
-        """Takes a log out of service that a failure has left half changed: it must be opened anew."""
+        """Takes a log that a failure has left half changed out of service: it must be reopened."""
         partition = log.partition
         for checkpoint, offsets in (
             (self.recovery_points, self.current_recovery_points()),
@@ -386,10 +386,10 @@ class LogDirectory:
         return offsets
 
     def prepare_lowering(self, among: Collection[TopicPartition] | None = None) -> Callable[[], None]:
-        """Takes the offsets as they must be now; the result, for a worker, makes the files say no more than that.
+        """Takes the current offsets; returns a function, for a worker, that lowers the files to them.
 
-        With `among` only these partitions are looked at. Of the others the files may go on saying what they say: their
-        offsets have only risen since.
+        With `among` only these partitions are looked at. The files may keep their offsets of the others, which have
+        only risen since.
         """
         points = _prepare(self.recovery_points, self.current_recovery_points, among)
         starts = _prepare(self.start_offsets, self.current_start_offsets, among)
@@ -443,7 +443,7 @@ class LogDirectory:
         self.release()
 
     def release(self) -> None:
-        """Lets other processes in. The lock's file stays: removing it would race with whoever waits for it."""
+        """Lets other processes in. The lock file stays: removing it would race with a process that waits for it."""
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()

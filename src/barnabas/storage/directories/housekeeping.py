@@ -16,12 +16,12 @@ Intervals go by the steady clock, the age of records by the settled one (`barnab
 | new indexes for a segment | when a reader found that the old ones are damaged |
 | expiry of producers | `producer.id.expiration.check.interval.ms` |
 | recovery points | `log.flush.offset.checkpoint.interval.ms` |
-| log starts | `log.flush.start.offset.checkpoint.interval.ms`; what a client moves is written before it is told |
+| log starts | `log.flush.start.offset.checkpoint.interval.ms`; one that a client moved, before the answer |
 | high watermarks | every five seconds |
 | compaction | at once while there is something to do, `log.cleaner.backoff.ms` after there was nothing |
 
-Checkpoints say what is so: a recovery point has moved only after the sync that it speaks of. They are written one at a
-time per directory, and only when they have changed.
+Checkpoints are never ahead of the disk: a recovery point moves only after the sync it stands for. They are written one
+at a time per directory, and only when they have changed.
 """
 
 import logging
@@ -181,7 +181,7 @@ class Housekeeping:
         return Job(f"flush {log.partition}", run=plan.run, finish=finish, failed=failed)
 
     def _flush_failed(self, directory: LogDirectory, log: Log, error: DiskFailed) -> None:
-        """Those who wait for the records are told first: then the directory may go, and they with it."""
+        """Notifies those that wait for the records first: when the directory goes offline, they are gone too."""
         self.on_flushed(log, error)
         self._on_failure(directory, error)
 

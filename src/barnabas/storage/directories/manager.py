@@ -11,7 +11,7 @@ cut or deleted, whose offsets may be written again, it is lowered durably, and o
 Failures. A directory whose disk fails goes offline alone and stays so until the next start: its logs are no longer
 served, everything else goes on. A full disk takes nothing offline: what needs space is refused and tried again. But a
 failed sync always does, whatever the reason: the kernel may have dropped the bytes, and a second sync would not say so.
-Whoever gets `DiskFailed` from a log tells `on_log_failure`, and from a file of one, `on_file_failure`.
+Callers report a `DiskFailed` from a log to `on_log_failure`, and one from a file of a log to `on_file_failure`.
 """
 
 import errno
@@ -308,8 +308,8 @@ class LogManager:
         """Takes partitions out of service now and renames their directories, which go after `file.delete.delay.ms`.
 
         One job for each log directory: however many partitions go, their checkpoints are lowered once. Partitions of
-        the same names can be created once the job has finished: not before nothing is left on the disk that would be
-        taken for the new ones'. Stray ones, of which the metadata does not say that they were deleted, are kept.
+        the same names can be created once the job has finished, when nothing on the disk could be mistaken for
+        theirs. With `is_stray` (the metadata does not record them as deleted) the directories are kept.
         """
         found = [(self._holder(partition), partition) for partition in partitions]
         leaving: dict[str, list[Leaving]] = {}
@@ -364,8 +364,8 @@ class LogManager:
     def truncation(self, partition: TopicPartition, offset: Offset) -> Job[None]:
         """Cuts a log so that it ends at `offset`, or below if a batch held that (`barnabas.storage.log.truncation`).
 
-        The log ends there at once and refuses appends until the job has finished. Should the disk fail, it is taken out
-        of service and opened anew.
+        The log ends there at once and refuses appends until the job has finished. If the disk fails, the log is taken
+        out of service and reopened.
         """
         return self._cut(partition, offset, Log.plan_truncation)
 
@@ -489,7 +489,7 @@ class LogManager:
         return self._housekeeping.flush_if_due(directory, log, self._clock.steady_ms())
 
     def tell_flushes(self, on_flushed: OnFlushed) -> None:
-        """Has `on_flushed` called at the end of every flush but the last one of a log, whoever began it."""
+        """Has `on_flushed` called at the end of every flush but a log's last one, no matter who began it."""
         self._housekeeping.on_flushed = on_flushed
 
     def _reopenings(self, now_ms: SteadyMs) -> Iterator[Work]:
@@ -522,13 +522,13 @@ class LogManager:
     # -- failures ------------------------------------------------------------------------------------------------
 
     def on_log_failure(self, partition: TopicPartition, error: DiskFailed) -> None:
-        """A log has raised this to whoever wrote to it, or read from it."""
+        """Handles the error that a write to a log, or a read from it, has raised."""
         for directory in self.directories.online:
             if (log := directory.logs.get(partition)) is not None:
                 self._on_failure(directory, error, log)
 
     def on_file_failure(self, error: DiskFailed) -> None:
-        """A file of a log could not be read by whoever was given a range of it."""
+        """Handles a failed read of a range of a log's file."""
         for directory in self.directories.online:
             if error.path.startswith(os.path.join(directory.path, "")):
                 self._on_failure(directory, error)

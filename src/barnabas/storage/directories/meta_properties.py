@@ -29,7 +29,7 @@ _OLD_VERSION: Final = "0"
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """What a log directory says of itself. From version 0 any of it may be missing."""
+    """The identity stored in a log directory. In version 0 any field may be missing."""
 
     cluster_id: str | None
     node_id: int | None

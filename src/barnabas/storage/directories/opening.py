@@ -268,7 +268,7 @@ class Opening:
         return self._job(directory, partition, is_again=True)
 
     def _job(self, directory: LogDirectory, partition: TopicPartition, *, is_again: bool = False) -> Work:
-        """Opens a log. When its files make no sense it is not served, and whoever asks for it hears why."""
+        """Opens a log. When its files make no sense it is not served, and requests for it get the reason."""
         config = self._config_of_topic(partition.topic)
         was_clean = directory.clean_shutdown is not None and not is_again
         owner: Owner | None = None

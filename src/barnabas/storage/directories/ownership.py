@@ -1,12 +1,12 @@
-"""Whose the directories are that lie in log directories: reads their topic ids, and sets aside what is not served.
+"""Which topic each directory in a log directory belongs to: reads the topic ids, and sets aside what is not served.
 
 `strays` has the rules. A directory that is not served is renamed before anything in it is looked at:
 to `-delete` when the metadata says that its topic was deleted, else to `-stray`, which nobody removes. A stray whose
 topic was deleted meanwhile is removed; one whose id the metadata has again, because it was restored, is served again.
-A directory that holds no log, and is no partition's of the metadata, is somebody else's: it keeps its name.
+A directory that holds no log and belongs to no partition of the metadata is not ours: it keeps its name.
 
 The functions are for worker threads; `Ownership` belongs to the log manager's thread.
-Crash: a rename is lost or done, and done again at the next start. Whoever builds on it makes it durable first.
+Crash: a rename is lost or done; a lost one is repeated at the next start. Code that relies on it syncs first.
 """
 
 import logging
@@ -62,7 +62,7 @@ class Owner(NamedTuple):
 
 
 def read_topic_id(files: FileSystem, path: str) -> UUID | None:
-    """What a partition's directory says of itself; None also when that cannot be read."""
+    """The topic id in a partition's directory; None also when it cannot be read."""
     try:
         return read_partition_metadata(files, os.path.join(path, PARTITION_METADATA))
     except CorruptCheckpoint as problem:

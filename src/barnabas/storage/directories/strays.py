@@ -12,8 +12,8 @@ and made again, and the metadata may have been lost.
 | none that can be read | does not have it, or remembers a deleted topic of this name | stray |
 
 A directory without an id comes from Kafka before 2.8, or has lost the small file: Barnabas makes no directory without
-one. To set it aside would hide the records of a living topic for one damaged file, so it is taken for what its name
-says, unless another directory has the right id, or files of a deleted topic of this name may still lie about. In doubt
+one. Setting it aside would hide the records of a living topic because of one damaged file, so its name is believed,
+unless another directory has the right id, or files of a deleted topic of this name may still be around. In doubt
 nothing is removed: a stray directory is renamed, reported and kept.
 """
 
@@ -43,7 +43,7 @@ class KnownPartitions:
     id_of: Callable[[TopicPartition], UUID | None]
     deleted_ids: frozenset[UUID] = frozenset()
     deleted_names: frozenset[str] = frozenset()
-    """Of deleted topics whose files may still lie about."""
+    """Of deleted topics whose files may still be around."""
 
     def fate_of(self, partition: TopicPartition, stored_id: UUID | None, *, is_rivalled: bool = False) -> Fate:
         """What becomes of a directory. It is rivalled when another one of the same name has the right id."""

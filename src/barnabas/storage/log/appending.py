@@ -1,4 +1,4 @@
-"""The way of batches into a log up to their write: checked, given their offsets, staged.
+"""How batches enter a log, up to their write: checked, given their offsets, staged.
 
 What is staged is neither readable nor acknowledged. Producers and epochs know of it already, because later batches of
 the same tick are checked against them; `undo` takes that back when the write fails. Owner: the log, which writes.
@@ -26,8 +26,8 @@ from barnabas.storage.settings import LogConfig
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 MakeRoom: TypeAlias = Callable[[int, TimestampMs, Offset, TimestampMs], Room]
-"""Rolls when the active segment must not take so many bytes, with this timestamp and last offset, now; says what it can
-take beside all that is written. May refuse."""
+"""Takes size, timestamp and last offset of an append, and the time. Rolls when the active segment must not take it;
+returns the room beside what is already written. May refuse."""
 _CLIENT: Final = Origin.CLIENT
 """A member of an enumeration takes long to look up."""
 _new_tuple: Final[Callable[[type[Appended], tuple[object, ...]], Appended]] = tuple.__new__
@@ -163,7 +163,7 @@ class Appending:
     def _staged_with_room(
         self, size_bytes: int, max_timestamp: TimestampMs, last_offset: Offset, now_ms: TimestampMs
     ) -> Staged:
-        """What an append of so many bytes is added to. The segment is looked at for the first one of a write alone."""
+        """The staged write that an append of `size_bytes` joins. While it has room, nothing asks the segment again."""
         staged = self.staged
         if staged is not None:
             bytes_max, last_offset_max, timestamp_max = staged.room

@@ -4,9 +4,9 @@ The plan opens its own descriptors, so that it shares nothing with the owner whi
 synced with its index files; entries that still wait in memory are not, and recovery makes them again. The leader epochs
 are written before the recovery point may pass the records they name.
 
-Two steps go by name, the leader epochs and the names in the directory. Their owner cancels them before it truncates,
-moves or closes the log under a plan that still runs: a cancelled step is not taken, and never taken later. Nor does a
-cancelled plan move the recovery point.
+Two steps use names: writing the leader epochs and syncing the directory. Their owner cancels them before it truncates,
+moves or closes the log under a plan that still runs: a cancelled step is not taken, now or later, and a cancelled plan
+does not move the recovery point.
 """
 
 import os

@@ -133,7 +133,7 @@ class Log:
         self.recovery_point = recovery_point
         self.appending = Appending(clock, producers, epochs, end_offset, self._make_room)
         self._written: Staged | None = None
-        """The last write, while it is in memory: until whoever called `write` has told those that wait for records."""
+        """The last write, kept in memory until the caller of `write` has notified those that wait for records."""
         self._failure: DiskFailed | None = None
         self.failure: DiskFailed | None = None
         """Why nothing is written any more: the disk has failed."""
@@ -205,7 +205,7 @@ class Log:
         self.appending.from_leader(records)
 
     def _make_room(self, size_bytes: int, max_timestamp: TimestampMs, last_offset: Offset, now_ms: TimestampMs) -> Room:
-        """Rolls when the active segment must not take this append any more; says what it can take beside all that is
+        """Rolls when the active segment must not take this append any more; returns the room beside what is already
         written. Refuses the append while the log is being cut."""
         if self._truncation is not None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition} is being truncated")
@@ -239,7 +239,7 @@ class Log:
             raise failure
 
     def write_early(self) -> None:
-        """`write` for somebody who staged nothing: those who did learn of a failure from their own call of `write`."""
+        """`write` for a caller that staged nothing: those that did get the failure from their own call of `write`."""
         try:
             self.write()
         except DiskFailed as error:
@@ -339,7 +339,7 @@ class Log:
         return b"".join(written.buffers)
 
     def forget_written(self) -> None:
-        """Everybody has been told: the buffers are given back."""
+        """Everybody has been notified: frees the buffers."""
         self._written = None
 
     def find_timestamp(self, target: TimestampMs) -> FoundTimestamp | None:
@@ -463,9 +463,9 @@ class Log:
     def plan_truncation(self, offset: Offset) -> Truncation | None:
         """Drops every batch that reaches `offset` or beyond. None when there is none.
 
-        The log ends where its last batch does, as it would when opened anew: below `offset` if a batch held it. It ends
+        The log ends where its last batch does, as it would when reopened: below `offset` if a batch held it. It ends
         there at once; a worker must run the plan, and `finish_truncation` take it back, before it takes appends again.
-        When the disk fails, here or there, the log has to be opened anew.
+        When the disk fails, here or there, the log must be reopened.
         """
         assert self._truncation is None, "one cut at a time"
         self.write()

@@ -342,7 +342,7 @@ class LogOpener:
             return active.next_offset()
 
     def _reindex_distrusted(self) -> None:
-        """Opening has found indexes that contradict their log. While nobody else has the files, that is soon done."""
+        """Rebuilds the indexes that opening found to contradict their log: quick while nobody else has the files."""
         while self._segments.distrusted:
             segment = self._segments.distrusted.pop()
             self.report.note(f"the indexes of {segment.base_offset:020d}.log contradict it, and were made anew")

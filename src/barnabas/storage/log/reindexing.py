@@ -1,4 +1,4 @@
-"""Makes the indexes of a segment anew that contradict its log (`storage.segment.hints`), beside its readers.
+"""Rebuilds the indexes of a segment when they contradict its log (`storage.segment.hints`), while readers use it.
 
 ```
  owner                        worker
@@ -6,9 +6,9 @@
  renames them         <------ if the segment is still there, and as long as it was
 ```
 
-Only complete segments: an active one is rolled before. The log is not changed, nor judged: if its batches cannot be
-followed to the end, the old indexes stay, of which nothing is believed unchecked anyway.
-Crash: what ends in `.tmp` is removed when the log is opened next.
+Only complete segments: an active one is rolled before. The log is neither changed nor judged: if its batches cannot be
+followed to the end, the old indexes stay; no entry of theirs is believed unchecked anyway.
+Crash: the next opening of the log removes what ends in `.tmp`.
 """
 
 import logging

@@ -21,7 +21,7 @@ class Appended(NamedTuple):
 
 
 class LogRead(NamedTuple):
-    """What a read found: a range of a file, or nothing yet. Whoever asked releases the slice."""
+    """What a read found: a range of a file, or nothing yet. The caller releases the slice."""
 
     slice: FileSlice | None
 

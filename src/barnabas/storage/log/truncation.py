@@ -1,4 +1,4 @@
-"""Cutting a log: a follower drops what its leader never had, or everything when it starts anew elsewhere.
+"""Cutting a log: a follower drops what its leader never had, or everything when it restarts at another offset.
 
 ```
  owner                                     worker                                         owner
@@ -14,10 +14,10 @@ the second begins (`LogManager.truncation` does that): recovery would believe by
 
 Owner: the log's owner makes and finishes it. The worker has descriptors and segments of its own, and touches no log.
 What it changes by name it changes under a lock; `revoke` takes that away, because a partition of the same name may be
-made anew once this one is deleted.
-Crash: at any call the directory holds a prefix of the log that reaches at least to the cut, or, of one that starts
-anew, any prefix.
-Failure: the log is half changed and must be opened anew.
+created again once this one is deleted.
+Crash: at any call the directory holds a prefix of the log that reaches at least to the cut, or, of one that restarts,
+any prefix.
+Failure: the log is half changed and must be reopened.
 """
 
 from collections.abc import Iterator, Sequence

@@ -2,13 +2,13 @@
 
 Pure. The checks are Kafka's for record batches of magic 2, with its error codes; in addition the offset deltas must be
 consecutive, which Kafka requires of compressed batches only, and the records must not expand to more than
-`EXPANDED_BYTES_MAX`. Changed are, where the topic asks for it, the timestamps (log-append time), the codec
-(`compression.type`), and a largest timestamp that the producer stated wrongly. Offsets and leader epoch are patched
-later, by the log. The bounds of timestamps are for clients: the broker's own coordinators know what time it is.
+`EXPANDED_BYTES_MAX`. The leader changes, where the topic asks for it, the timestamps (log-append time), the codec
+(`compression.type`), and a largest timestamp that the producer stated wrongly. The log patches offsets and leader epoch
+later. The bounds of timestamps are for clients: the broker's own coordinators know what time it is.
 
-A small batch may take long to check, because of what its records expand to, or because they are compressed anew. So a
-check is made of steps that are short and known by their cost: an event loop does a few of them itself, and leaves the
-rest to a worker thread. Decompression is streamed, in bounded memory.
+A small batch may take long to check, because of what its records expand to, or because they are recompressed. So a
+check consists of short steps of known cost: an event loop does a few of them itself, and leaves the rest to a worker
+thread. Decompression is streamed, in bounded memory.
 """
 
 from collections.abc import Generator
@@ -33,7 +33,7 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 _BATCH_COST_MIN: Final = 16 << 10
 """What any batch costs, however small: there may be many."""
 _STEP_COST_MIN: Final = 4 << 10
-"""What a step costs that handles less than this, or nothing."""
+"""The cost of a step that handles less than this, or nothing."""
 _COMPRESSING_COST: Final = 32
 """Compressing takes up to this many times as long as walking, by the codec and its level."""
 
@@ -148,7 +148,7 @@ def _walk_compressed(
 
 
 def is_recompressed(header: BatchHeader, config: LogConfig) -> bool:
-    """Whether accepting this batch means compressing it anew."""
+    """Whether accepting this batch means recompressing it."""
     wanted = config.stored_codec
     return wanted is not None and wanted != header.codec_number and not header.is_control
 

@@ -233,7 +233,7 @@ class Producers:
         self.advance_high_watermark(log_start_offset)
 
     def expire(self, now_ms: TimestampMs, expiration_ms: int) -> int:
-        """Forgets producers that wrote nothing for so long and have no open transaction; returns how many."""
+        """Forgets producers that wrote nothing for `expiration_ms` and have no open transaction; returns how many."""
         expired = [
             state
             for state in self._states.values()

@@ -6,7 +6,7 @@ search = search_batch(segments, ...)   search.run()    reads batch headers throu
 search.release()                       the header, or None
 ```
 
-Where to begin is looked up in the offset index by the owner, as a fetch does.
+The owner looks up where to begin in the offset index, as a fetch does.
 """
 
 from itertools import islice
@@ -43,7 +43,7 @@ class BatchSearch:
                 if position is not None:
                     return self._first_with_records(place, position)
         except (CorruptBatch, DiskFailed):
-            return None  # whoever reads the records is told
+            return None  # a read of the records reports it
         return None
 
     def _first_with_records(self, place: FileSlice, position: int) -> BatchHeader | None:

@@ -14,7 +14,7 @@ Binary search stays useful in a damaged index: whatever the order of the entries
 what was looked for. When that one is not true, the search goes on without it; in the worst case the segment is walked
 from its start. A search by time begins an entry earlier than it needs to, so that one false entry cannot hide a record.
 
-What was not believed is said once for each segment, and the indexes are made anew (`barnabas.storage.log.reindexing`).
+A false entry is logged once for each segment, and the indexes are rebuilt (`barnabas.storage.log.reindexing`).
 `Segment.position_of` does the same for the usual case, without these detours.
 """  # noqa: E501 - the table
 
@@ -36,11 +36,11 @@ logger = logging.getLogger(__name__)
 
 _ENTRIES_TRIED_MAX: Final = 16
 _TAIL_BYTES_MAX: Final = 1 << 20
-"""As much of a segment is read to see whether its largest timestamp is the one in the index."""
+"""Up to this much of a segment is read to see whether its largest timestamp is the one in the index."""
 
 
 def distrust(segment: "Segment", problem: str) -> None:
-    """An index of the segment is damaged: said once, and noted for whoever makes it anew."""
+    """An index of the segment is damaged: logged once, and noted so that it is rebuilt."""
     if not segment.is_distrusted:
         segment.is_distrusted = True
         segment.distrusted.append(segment)

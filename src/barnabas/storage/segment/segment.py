@@ -128,7 +128,7 @@ class Segment:
         """How much before its time this segment rolls, so that not all segments of a broker roll at once."""
         self.size = 0
         self.batch_bytes_max = 0
-        """No batch is larger; of a segment that was there before, nobody knows."""
+        """No batch is larger; not known for a segment that was there before."""
         self.slices: list[FileSlice] = []
         self._bytes_since_entry = 0
         self._first_timestamp: TimestampMs | None = None
@@ -140,7 +140,7 @@ class Segment:
         self.is_distrusted = False
         """Whether an index was found to contradict the log."""
         self.distrusted: list[Segment] = []
-        """The segments of the log of which that is known, to be made anew; shared by all of them."""
+        """The segments of the log whose indexes must be rebuilt; all segments share this list."""
         self._last_write: tuple[Offset, Position] = _NO_WRITE
         """Where the last write began."""
         self.offset_index = OffsetIndex(files, handles, self.path(INDEX_SUFFIX), base_offset, index_bytes_max)
@@ -241,7 +241,7 @@ class Segment:
         return [*paths, self.transaction_index.path] if has_transactions else paths
 
     def attach(self, handles: Handles) -> None:
-        """Moves the segment from the private handles of whoever opened or made it to those of its log's owner."""
+        """Moves the segment from the private handles it was opened or created with to those of its log's owner."""
         self.drop_handles()
         self._handles = handles
         self.offset_index.attach(handles)
@@ -274,7 +274,7 @@ class Segment:
         try:
             self.file.write_at(buffers, self.size)
         except DiskFailed:
-            # What the disk took of it must not come back in a crash: whoever appended is told that it failed.
+            # What was written of it must not come back after a crash: the caller learns that the append failed.
             with suppress(DiskFailed):
                 if self.cut_spare_bytes():
                     self.file.sync()
@@ -315,8 +315,8 @@ class Segment:
         return not self._is_index_full and last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
     def room(self, bytes_max: int, roll_after_ms: int, now_ms: TimestampMs) -> Room:
-        """For what a segment may still take that is full at so many bytes, and rolled after so long: by its records'
-        time where they have one. Into an empty one goes whatever comes first."""
+        """What the segment may still take. It is full at `bytes_max` and rolls after `roll_after_ms`, by its records'
+        time where they have one. An empty one takes any first batch."""
         if not self.size:
             return Room(bytes_max, self.base_offset + RELATIVE_OFFSET_MAX, LONG_MAX)
         first = self._first_timestamp
@@ -492,7 +492,7 @@ class Segment:
             self._bytes_since_entry += header.size_bytes
 
     def begin_scan(self, entry: OffsetPosition, index_interval_bytes: int) -> None:
-        """Forgets everything from an index entry on, to `note` it anew. The entry is made again, as it was at first."""
+        """Forgets everything from an index entry on, to `note` it again. The entry is also made again, as at first."""
         if entry.position:
             self.offset_index.truncate_to(entry.offset)
             self.time_index.truncate_to(entry.offset)
@@ -508,7 +508,7 @@ class Segment:
         self._is_largest_sure = True
 
     def adopt_indexes(self, other: "Segment") -> None:
-        """Takes over indexes that were made anew from this segment's log."""
+        """Takes over indexes that were rebuilt from this segment's log."""
         self.offset_index.replace(other.offset_index)
         self.time_index.replace(other.time_index)
         self._largest, self._is_largest_sure = other.largest, True

@@ -1,11 +1,11 @@
-"""Checks a segment batch by batch after a stop that was not clean, and makes its indexes anew.
+"""Checks a segment batch by batch after a stop that was not clean, and rebuilds its indexes.
 
 `recover_segment` believes what was synced: indexes that agree with the log, up to the recovery point. From there on
 every batch is checked (whole, CRC, rising offsets and epochs), indexed as when it was appended, and the segment is cut
 at the first bad one. `rebuild_segment` believes no index at all. `reindex_segment` is for records that were synced: a
 damaged index is no reason to doubt them, so nothing is cut.
 
-Crash: a recovery that is cut short is begun again by the next one. Nothing is removed that was whole.
+Crash: the next recovery starts over. Nothing that was whole is removed.
 """
 
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def rebuild_segment(segment: Segment, index_interval_bytes: int) -> SegmentScan:
 
 
 def reindex_segment(segment: Segment, index_interval_bytes: int) -> SegmentScan:
-    """Makes the indexes anew from the headers of the batches; what cannot be followed is left, and has no entry."""
+    """Rebuilds the indexes from the headers of the batches; what cannot be followed stays, without an entry."""
     file_bytes = segment.size = segment.file.size()
     segment.begin_scan(OffsetPosition(segment.base_offset, 0), index_interval_bytes)
     epochs: list[tuple[LeaderEpoch, Offset]] = []

@@ -28,7 +28,7 @@ class Segments:
         self._bases: list[Offset] = []
         self._segments: list[Segment] = []
         self.distrusted: list[Segment] = []
-        """Those whose indexes contradict their log, until somebody makes these anew."""
+        """Those whose indexes contradict their log, until these are rebuilt."""
         self.has_changed = False
         """Whether a segment came or went, since its owner last cleared this."""
 

@@ -1,4 +1,4 @@
-"""What a read is given: a range of a segment's file, which stays valid whatever happens to the segment."""
+"""The result of a read: a range of a segment's file, which stays valid whatever happens to the segment."""
 
 from typing import Final
 
@@ -13,8 +13,8 @@ class FileSlice:
     """A range of a segment's file that somebody reads or sends, until `release`.
 
     The file stays open and readable whatever happens to the segment, with one exception: a truncation below the
-    slice's end revokes it, because other bytes may be written there. Whoever sends checks `is_revoked` before each
-    piece and gives up the connection when it is set.
+    slice's end revokes it, because other bytes may be written there. A sender checks `is_revoked` before each
+    piece and drops the connection when it is set.
     """
 
     __slots__ = ("_shared", "_taken", "is_revoked", "length", "position")

@@ -1,8 +1,8 @@
 """The record for a time within the one batch that holds it: the part of a search that may take long.
 
 A compressed batch has to be expanded, and may hold millions of records in little space, so an event loop leaves it to a
-worker thread. Of a batch that expands to more than any may, which an older version took, the answer is its first
-record: whoever reads from there misses nothing.
+worker thread. For a batch that expands to more than the limit, which an older version took, the answer is its first
+record: a reader that starts there misses nothing.
 """
 
 from typing import Final, NamedTuple

@@ -4,7 +4,7 @@
 second description of it. Written bytes are kept in pages of 4 KiB over the file below (a log that is cut costs nothing,
 a new index costs its size), and the file below is read only where no page lies over it.
 
-Nothing is ever durable here and nothing is locked: whoever uses it makes sure that the files below do not change.
+Nothing is ever durable here and nothing is locked: the caller makes sure that the files below do not change.
 """
 
 import errno

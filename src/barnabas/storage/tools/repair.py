@@ -57,7 +57,7 @@ class RepairReport:
     after: DirectoryReport
     partitions: list[PartitionRepair] = field(default_factory=list)
     lowered: list[str] = field(default_factory=list)
-    """Checkpoint files that were written anew."""
+    """Checkpoint files that were rewritten."""
 
     @property
     def has_changes(self) -> bool:

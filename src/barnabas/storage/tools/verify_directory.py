@@ -112,7 +112,7 @@ def target_log_bytes(files: FileSystem, target: Target) -> int:
 
 
 def was_closed(files: FileSystem, target: Target) -> bool:
-    """Whether the last stop was clean; a partition that lies alone is taken for one that was closed."""
+    """Whether the last stop was clean; a partition outside a log directory counts as closed."""
     return target.log_directory is None or files.exists(os.path.join(target.log_directory, CLEAN_SHUTDOWN))
 
 

@@ -242,7 +242,7 @@ def test_readings_of_one_source_that_change_places_are_refused(
 def test_renamed_source_is_refused_because_it_would_be_read_again(
     pipeline_session: "SparkSession", tmp_path: Path
 ) -> None:
-    from barnabas.pipelines.plans import NAMES_STREAMS
+    from barnabas.pipelines.compile import NAMES_STREAMS
 
     if not NAMES_STREAMS:
         pytest.skip("this version of Spark binds sources by their order: a name may change")

@@ -318,7 +318,7 @@ def test_swapped_sides_and_reordered_sources_go_on_where_each_topic_was(
     pipeline_session: "SparkSession", broker: Broker, tmp_path: Path
 ) -> None:
     """Or are refused, where Spark binds sources by their order."""
-    from barnabas.pipelines.plans import NAMES_STREAMS
+    from barnabas.pipelines.compile import NAMES_STREAMS
     from barnabas.pipelines.spec import InvalidPipeline
 
     for topic, count in (("left", 10), ("right", 30)):

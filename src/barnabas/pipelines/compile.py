@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NoReturn, Protocol
 
+import pyspark
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -40,6 +41,10 @@ _PLACE_IN_SQL: Final = re.compile(r"\(line (\d+), pos (\d+)\)|line (\d+),? pos (
 _ERROR_CLASS: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _UNKNOWN_VIEW: Final = re.compile(r"The table or view `([^`]+)` cannot be found")
 _TIME_MODES: Final = {"none": "None", "processing": "ProcessingTime", "event": "EventTime"}
+
+NAMES_STREAMS: Final = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 3)
+"""Spark 4.2 takes names for streams, too, but binds them by order all the same; with the newer format of its offsets it
+binds them by name, and then fails to run an unfinished batch again (`None.get`)."""
 
 
 class NotCompiled(BarnabasError):  # noqa: N818 - named as the fact that it is
@@ -87,6 +92,7 @@ class Compiler:
 
         Streams are bound to their offsets by name, if they may; Spark cannot do that where one is read twice.
         """
+        may_name_streams = may_name_streams and NAMES_STREAMS
         letters = {source.name for source in self.pipeline.sources if self.dead_letter_owner(source) == sink.name}
         self.streams.name_streams(may_name_streams)
         rows = self._rows(sink, self.streams, letters)

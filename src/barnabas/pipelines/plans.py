@@ -23,7 +23,7 @@ from typing import Any, Final
 import pyspark
 
 from barnabas.base.errors import BarnabasError
-from barnabas.pipelines.compile import Compiled
+from barnabas.pipelines.compile import NAMES_STREAMS, Compiled
 from barnabas.pipelines.nodes import Mistake
 from barnabas.pipelines.query_state import JOIN_ROWS, StateOperator, state_of
 from barnabas.pipelines.spec import Pipeline, Sink
@@ -82,11 +82,6 @@ def _spark_version() -> str:
     return ".".join(pyspark.__version__.split(".")[:2])
 
 
-NAMES_STREAMS: Final = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 3)
-"""Spark 4.2 takes names for streams, too, but binds them by order all the same; with the newer format of its offsets it
-binds them by name, and then fails to run an unfinished batch again (`None.get`)."""
-
-
 def read_plan(checkpoint: Path) -> Plan | None:
     """None where there is none yet; DamagedPlan when there is one that makes no sense."""
     path = checkpoint / PLAN_FILE
@@ -140,9 +135,7 @@ def query_plan(pipeline: Pipeline, compiled: Compiled) -> QueryPlan:
 
 
 def may_name_streams(checkpoint: Path, sink: Sink, plan: Plan | None) -> bool:
-    """Whether the streams of a query can be bound by name: Spark can, and the query is new or was begun so."""
-    if not NAMES_STREAMS:
-        return False
+    """Whether the streams of a query can be bound by name: it is new, or was begun so."""
     before = None if plan is None else plan.queries.get(sink.name)
     return before.is_named if before is not None and has_progress(checkpoint, sink) else True
 

@@ -28,9 +28,9 @@ from barnabas.base.ids import TopicPartition
 from barnabas.cli.demo import BrokerProcess, DemoFailed
 from barnabas.cli.output import complain, plural, say, say_table
 from barnabas.client.cluster import Cluster
+from barnabas.client.offsets import end_offsets
 from barnabas.client.reading.consumer import Consumer
 from barnabas.client.reading.fetched import ConsumedRecord
-from barnabas.client.offsets import end_offsets
 from barnabas.pipelines.java import JavaUnusable, find_java
 from barnabas.wire.errors import KafkaError
 from examples.demo_pipeline import PipelineThread

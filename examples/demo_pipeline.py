@@ -70,8 +70,8 @@ class PipelineThread:
             self._tell(self.ended)
 
     def _run_pipeline(self) -> None:
-        from barnabas.pipelines.run import Display, PipelineRun
         from barnabas.pipelines.pipeline_session import start_session, stop_session
+        from barnabas.pipelines.run import Display, PipelineRun
         from barnabas.pipelines.spec import read_pipeline
 
         pipeline = read_pipeline(FILE.read_text(encoding="utf-8"), str(FILE))

@@ -23,7 +23,6 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-_WARNING_SECONDS: Final = 60.0
 _TOGETHER_MAX: Final = 100
 """Clients that ask for more have to ask again."""
 

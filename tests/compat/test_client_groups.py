@@ -316,8 +316,11 @@ def test_members_that_come_and_go_share_everything(bootstrap: str, name: str, as
         await readers[1].until(lambda: is_shared_out(name, 6, *readers[1:]))
         await fill(cluster, name, 6, values[1200:])
         await readers[1].until(lambda: sum(len(reader.values) for reader in readers) == 1800)
-        for reader in readers[1:]:
-            await reader.end()
+        await readers[1].end()
+        await readers[2].until(
+            lambda: is_shared_out(name, 6, readers[2])
+        )  # a commit in the middle of a join is refused
+        await readers[2].end()
         assert Counter(value for reader in readers for value in reader.values) == Counter(values)
         committed = await committed_offsets(cluster, name)
         assert {one.offset for one in committed.values()} == {300}

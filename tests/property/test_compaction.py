@@ -200,9 +200,9 @@ class History:
 def use_kernel(implementation: ModuleType) -> Iterator[None]:
     """Compaction with one of the two kernels, whichever the rest of the log uses."""
     with ExitStack() as stack:
-        for module in ("cleaned_batches", "cleaning"):
-            stack.enter_context(patch(f"barnabas.storage.{module}.kernel", implementation))
-            stack.enter_context(patch(f"barnabas.storage.{module}.KeyOffsets", implementation.KeyOffsets))
+        for module in ("compacted_batches", "compaction_job"):
+            stack.enter_context(patch(f"barnabas.storage.compaction.{module}.kernel", implementation))
+            stack.enter_context(patch(f"barnabas.storage.compaction.{module}.KeyOffsets", implementation.KeyOffsets))
         yield
 
 

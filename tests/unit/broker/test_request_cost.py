@@ -59,7 +59,7 @@ LIMITS = {
     "Fetch of few records in a session": Cost(53, 66, 3),
     "Fetch of nothing": Cost(25, 37, 2),
     "Fetch of nothing in a session": Cost(33, 44, 2),
-    "OffsetCommit": Cost(95, 170, 3),
+    "OffsetCommit": Cost(96, 170, 3),
 }
 """With CPython 3.11 and uvloop 0.23. A Produce that a Fetch waits for is both requests together."""
 ALLOCATIONS_COUNTED_WITH = (3, 11)

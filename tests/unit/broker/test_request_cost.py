@@ -327,5 +327,6 @@ def test_usual_request_makes_no_more_system_calls_than_before(traced: Traced, tm
         except CannotCount as reason:
             pytest.skip(str(reason))
     polls = sum(counts.pop(poll, 0) for poll in ("epoll_wait", "epoll_pwait", "epoll_pwait2"))
+    counts.pop("futex", None)  # of the interpreter's lock, while a worker does a job of its own
     assert round(sum(counts.values()) / TRACED) <= LIMITS[name].system_calls, counts
     assert round(polls / TRACED) <= POLLS_MAX * (1 + (name in OF_TWO_REQUESTS))

@@ -12,11 +12,11 @@ or ahead by any amount while the broker runs.
 
 import logging
 import time
-from collections.abc import Callable
 from threading import Lock
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.base.logs import RepeatedWarning
+from barnabas.base.named_tuples import new_tuple
 
 logger = logging.getLogger(__name__)
 
@@ -58,10 +58,6 @@ class Moment(NamedTuple):
 
     wall_ms: int
     steady_ms: int
-
-
-_new_tuple: Final[Callable[[type[Moment], tuple[int, int]], Moment]] = tuple.__new__
-"""Makes a named tuple of all its fields without entering a Python function."""
 
 
 class SettledTime:
@@ -130,7 +126,7 @@ class SystemClock:
         return time.monotonic_ns() // 1_000_000
 
     def moment(self) -> Moment:
-        return _new_tuple(Moment, (time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000))
+        return new_tuple(Moment, (time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000))
 
     def settled_ms(self) -> int:
         return self._settled.at(self.moment())

@@ -29,6 +29,7 @@ from typing import NamedTuple
 from barnabas.base.buffers import Buffer
 from barnabas.base.errors import CorruptBatch
 from barnabas.base.ids import NO_PRODUCER, NO_SEQUENCE
+from barnabas.base.named_tuples import new_tuple
 
 MAGIC = 2
 HEADER_BYTES = 61
@@ -46,10 +47,6 @@ DELETE_HORIZON = 0x40
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _ASSIGNED = Struct(">qii")
-
-
-_new_tuple = tuple.__new__
-"""What `_make` calls after counting the fields."""
 
 
 class Codec(IntEnum):
@@ -165,4 +162,4 @@ def assign(header: BatchHeader, batch: memoryview, base_offset: int, leader_epoc
     """Patches what the log assigns into a batch, in place; the checksum stays valid. Returns the new header."""
     length = header.length
     _ASSIGNED.pack_into(batch, 0, base_offset, length, leader_epoch)
-    return _new_tuple(BatchHeader, (base_offset, length, leader_epoch, *header[3:]))
+    return new_tuple(BatchHeader, (base_offset, length, leader_epoch, *header[3:]))

@@ -11,7 +11,7 @@
 - A transactional id is refused, with an error at which clients stop at once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from struct import Struct
 from typing import Final
@@ -19,6 +19,7 @@ from typing import Final
 from barnabas.base.buffers import Buffer
 from barnabas.base.errors import BarnabasError, CorruptBatch, DiskFailed, InvalidRecords
 from barnabas.base.ids import Offset
+from barnabas.base.named_tuples import new_tuple
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Work
 from barnabas.broker.handlers.errors import refusal_of
@@ -54,8 +55,6 @@ _LENGTH_MIN: Final = 14
 """Of a batch in the oldest format."""
 _WRONG_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _AWAITED: Final = ProduceResult()
-_new_tuple: Final[Callable[[type[ProduceResult], tuple[object, ...]], ProduceResult]] = tuple.__new__
-"""Makes a named tuple of all its fields without entering a Python function."""
 
 
 def decode_produce_at_once(version: int, body: memoryview) -> Produce | memoryview:
@@ -199,7 +198,7 @@ class _PendingProduce:
     def staged(self, place: int, partition: Partition, appended: Appended) -> None:
         """A batch is in line for its log, and is settled when it is there as the request asks for it."""
         base_offset, last_offset, append_time_ms, _ = appended
-        self.results[place] = _new_tuple(
+        self.results[place] = new_tuple(
             ProduceResult, (0, base_offset, append_time_ms, partition.log_start_offset, (), None, NO_LEADER)
         )
         callback = partial(self.settle, place=place) if place else self.settle

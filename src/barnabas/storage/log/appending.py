@@ -11,6 +11,7 @@ from barnabas.base.buffers import Buffer
 from barnabas.base.clock import Clock
 from barnabas.base.errors import InvalidRecords
 from barnabas.base.ids import NO_PRODUCER, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from barnabas.base.named_tuples import new_tuple
 from barnabas.base.settings import LONG_MAX
 from barnabas.records import kernel
 from barnabas.records.batch import BatchHeader, assign, split_batches
@@ -30,8 +31,6 @@ MakeRoom: TypeAlias = Callable[[int, TimestampMs, Offset, TimestampMs], Room]
 returns the room beside what is already written. May refuse."""
 _CLIENT: Final = Origin.CLIENT
 """A member of an enumeration takes long to look up."""
-_new_tuple: Final[Callable[[type[Appended], tuple[object, ...]], Appended]] = tuple.__new__
-"""Makes a named tuple of all its fields without entering a Python function."""
 
 
 class Appending:
@@ -102,7 +101,7 @@ class Appending:
             raise _too_large(size_bytes, config)
         staged = self._staged_with_room(size_bytes, max_timestamp, last_offset, now_ms)
         self._stage(staged, batch, (last_offset, size_bytes, max_timestamp, count), leader_epoch, header)
-        return _new_tuple(Appended, (base_offset, last_offset, NO_TIMESTAMP, False))
+        return new_tuple(Appended, (base_offset, last_offset, NO_TIMESTAMP, False))
 
     def check(self, batch: Buffer, config: LogConfig) -> BatchCheck:
         if not batch:

@@ -1,13 +1,14 @@
-"""The examples of docs/commands.md give what the page says, on a broker of their own.
+"""The examples of docs/commands.md give what the page says, on a broker process of their own.
 
-After a change of what a command prints, `python -m tests.unit.project.test_docs_commands` writes the page anew; read
-the difference before you keep it. Ids, addresses and sizes differ from run to run and are not compared.
+After a change of what a command prints, `python -m tests.unit.project.test_docs_commands` rewrites the page; read the
+difference before you keep it. Ids, addresses and sizes differ from run to run and are not compared.
 """
 
 import re
+import tempfile
 from pathlib import Path
 
-from barnabas.testing import Broker
+from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import run_line
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "commands.md"
@@ -36,9 +37,9 @@ def without_what_changes(page: str) -> str:
     return page
 
 
-def test_examples_in_commands_page_give_what_the_page_says() -> None:
+def test_examples_in_commands_page_give_what_the_page_says(tmp_path: Path) -> None:
     page = PAGE.read_text()
-    with Broker() as broker:
+    with BrokerProcess(tmp_path) as broker:
         filled = fill_examples(page, broker.bootstrap)
 
     assert len(CONSOLE.findall(page)) > 10
@@ -46,6 +47,6 @@ def test_examples_in_commands_page_give_what_the_page_says() -> None:
 
 
 if __name__ == "__main__":
-    with Broker() as running:
+    with tempfile.TemporaryDirectory() as scratch, BrokerProcess(Path(scratch)) as running:
         text = fill_examples(PAGE.read_text(), running.bootstrap)
         PAGE.write_text(text.replace(running.bootstrap, "127.0.0.1:9092".ljust(len(running.bootstrap))))

@@ -73,12 +73,12 @@ def test_crash_before_manifest_leaves_nothing_to_readers(table: ParquetDirectory
     assert read_by_arrow(table.path) == numbers(2)
 
 
-def test_crash_between_manifest_and_renames_is_finished_by_recovery(
-    table: ParquetDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class KilledError(Exception):
-        pass
+class KilledError(Exception):
+    pass
 
+
+def die_between_the_files_of_a_batch(table: ParquetDirectory, batch_id: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch is committed, one of its two files is in its place, and its writer is dead."""
     rename = os.rename
     renamed: list[str] = []
 
@@ -91,7 +91,14 @@ def test_crash_between_manifest_and_renames_is_finished_by_recovery(
     with monkeypatch.context() as patch:
         patch.setattr(os, "rename", rename_twice)
         with pytest.raises(KilledError):
-            write_batch(table, 0)
+            write_batch(table, batch_id)
+    table._forget_staged(QUERY)  # as the end of its process does
+
+
+def test_crash_between_manifest_and_renames_is_finished_by_recovery(
+    table: ParquetDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    die_between_the_files_of_a_batch(table, 0, monkeypatch)
     assert len(read_by_arrow(table.path)) == ROWS // 2
     with table.snapshot() as place:
         assert not list(place.rglob("*.parquet"))
@@ -99,6 +106,19 @@ def test_crash_between_manifest_and_renames_is_finished_by_recovery(
     again.recover()
     assert again.is_committed(QUERY, 0)
     assert read_by_arrow(table.path) == numbers(1)
+
+
+def test_compaction_by_another_writer_finishes_the_batch_of_a_dead_one(
+    table: ParquetDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_batch(table, 0)
+    die_between_the_files_of_a_batch(table, 1, monkeypatch)
+    assert ParquetDirectory(table.path).compact(files_min=2, bytes_below=1 << 20)
+    assert read_by_arrow(table.path) == numbers(2)
+    again = ParquetDirectory(table.path)
+    again.recover()
+    assert again.is_committed(QUERY, 1)
+    assert read_by_arrow(table.path) == numbers(2)
 
 
 def test_recovery_after_committed_file_was_lost_says_which(table: ParquetDirectory) -> None:

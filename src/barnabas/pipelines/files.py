@@ -49,7 +49,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
@@ -101,8 +101,7 @@ class ParquetDirectory:
         self.path.mkdir(parents=True, exist_ok=True)
         self._batches.mkdir(parents=True, exist_ok=True)
         with self._locked(fcntl.LOCK_EX):
-            for manifest in sorted(self._batches.glob("*.json")):
-                self._publish(json.loads(manifest.read_text(encoding="utf-8")))
+            self._finish_batches()
             for leftover in self._batches.glob(".*"):
                 leftover.unlink()
             self._drop_dead_snapshots()
@@ -165,22 +164,38 @@ class ParquetDirectory:
         for old in self._batches_of(query_id)[:-_MANIFESTS_KEPT]:
             (self._batches / f"{query_id}-{old:012d}.json").unlink()
 
-    def _publish(self, manifest: dict[str, object]) -> None:
+    def _finish_batches(self) -> None:
+        """Moves the files of batches whose writer died after it committed them. Under the exclusive lock.
+
+        Every living writer moves its files under that lock, so what is still in staging is a dead one's.
+        """
+        for manifest in self._unfinished_batches():
+            self._publish(manifest)
+
+    def _unfinished_batches(self) -> list[dict[str, Any]]:
+        """The manifests of committed batches that still have a place in staging."""
+        staging = self._private / _STAGING
+        unfinished = []
+        for name in sorted(os.listdir(staging)) if staging.exists() else ():
+            manifest = self._batches / f"{name.rpartition('-')[0]}.json"
+            if manifest.exists():
+                content = json.loads(manifest.read_text(encoding="utf-8"))
+                if content["staged"] == f"{_STAGING}/{name}":
+                    unfinished.append(content)
+        return unfinished
+
+    def _publish(self, manifest: dict[str, Any]) -> None:
         """Moves the files of a committed batch to their places, those that are not there yet."""
-        staged = self._private / str(manifest["staged"])
-        if not staged.is_dir():
-            return  # all of it was moved; the place itself goes last
+        staged = self._private / manifest["staged"]
         directories = set()
-        files = manifest["files"]
-        assert isinstance(files, list), "written by `commit`"
-        for file in files:
+        for file in manifest["files"]:
             source, target = staged / file["path"], self.path / file["path"]
             if source.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.rename(source, target)
                 directories.add(target.parent)
             elif not target.exists():
-                raise TableDirectoryBroken(f"{target} is listed in batch {manifest['batch']} and is not there")
+                raise TableDirectoryBroken(f"{target} is listed in batch {manifest['batch']}, but does not exist")
         for directory in sorted(directories):
             _sync_directory(directory)
         shutil.rmtree(staged)
@@ -196,6 +211,7 @@ class ParquetDirectory:
                 if len(small) >= max(files_min, 2) and (shadow := self._joined(directory, small)) is not None:
                     shadows.append(shadow)
             with self._locked(fcntl.LOCK_EX):
+                self._finish_batches()  # a file that is joined is missed when the rest of its batch is moved
                 fewer = sum(shadow.files_fewer for shadow in shadows if shadow.replace_directory())
                 self._drop_dead_snapshots()
             return fewer
@@ -227,7 +243,7 @@ class ParquetDirectory:
             return None
         except CannotJoin as error:
             shadow.remove()
-            logger.warning("small files of %s stay: %s", directory, error)
+            logger.warning("small files of %s are not joined: %s", directory, error)
             return None
         return shadow
 
@@ -246,24 +262,15 @@ class ParquetDirectory:
             yield place
 
     def _link_all(self, place: Path) -> None:
-        unfinished = self._unfinished_files()
+        unfinished = {
+            self.path / file["path"] for manifest in self._unfinished_batches() for file in manifest["files"]
+        }
         for directory, names in self._leaves():
             target = place / directory.relative_to(self.path)
             target.mkdir(parents=True, exist_ok=True)
             for name in names:
                 if directory / name not in unfinished:
                     os.link(directory / name, target / name)
-
-    def _unfinished_files(self) -> set[Path]:
-        """The files of a batch that a crash left half moved, until `recover` moves the rest."""
-        staging = self._private / _STAGING
-        files: set[Path] = set()
-        for name in os.listdir(staging) if staging.exists() else ():
-            manifest = self._batches / f"{name.rpartition('-')[0]}.json"
-            if manifest.exists():
-                listed = json.loads(manifest.read_text(encoding="utf-8"))["files"]
-                files |= {self.path / file["path"] for file in listed}
-        return files
 
     def _drop_dead_snapshots(self) -> None:
         """Those whose reader's process has ended; its lock went with it."""
@@ -403,7 +410,7 @@ def parquet_problem(directory: Path, schema: pa.Schema) -> str | None:
         if field.name in schema.names:
             kind = schema.field(field.name).type
             if not (is_widened(kind, field.type) or is_widened(field.type, kind)):
-                return f"column '{field.name}' is {kind}, and {field.type} in the files that are there"
+                return f"column '{field.name}' is {kind}, but {field.type} in the existing files"
     return None
 
 
@@ -419,7 +426,7 @@ def exchange(one: Path, other: Path) -> bool:
         return True
     number = ctypes.get_errno()
     if number in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV):
-        logger.warning("small files of %s stay: its file system cannot exchange directories", one)
+        logger.warning("small files of %s are not joined: its file system cannot exchange directories", one)
         return False
     raise OSError(number, os.strerror(number), str(one))
 

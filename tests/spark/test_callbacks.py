@@ -75,7 +75,7 @@ def test_callbacks_with_too_many_open_files_are_refused_with_what_to_do(spark: "
     kill_callback_thread(spark).server_socket.close()
     with (
         many_descriptors(),
-        pytest.raises(CallbacksFailed, match=r"make the session with barnabas\.spark\.session\(\) before"),
+        pytest.raises(CallbacksFailed, match=r"create the session with barnabas\.spark\.session\(\) before"),
     ):
         ensure_callbacks(spark)
     assert not ensure_callbacks(spark)

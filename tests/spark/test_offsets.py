@@ -109,7 +109,7 @@ def test_losses_name_partitions_that_went_and_logs_that_shrank() -> None:
     losses = describe_losses({A0: 5, A1: 9, B0: 3}, {A0: 5, A1: 2})
     assert len(losses) == 2
     assert losses[0].startswith("a-1 ends at offset 2, but was read up to 9")
-    assert losses[1].startswith("b-0 is gone")
+    assert losses[1].startswith("b-0 does not exist any more")
 
 
 def test_losses_are_none_when_partitions_were_added() -> None:

@@ -47,7 +47,7 @@ def test_discovery_by_another_interpreter_names_both(monkeypatch: pytest.MonkeyP
 
 def test_discovery_with_an_interpreter_that_is_not_there_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/nowhere/python3")
-    assert "no such program" in (discovery_problem() or "")
+    assert "which does not exist" in (discovery_problem() or "")
 
 
 def test_discovery_with_a_broken_package_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_topic_that_takes_only_small_batches_gets_small_ones(spark: "SparkSessio
         ("cast(id as string) as value", "append", {}, "no topic: give the option 'topic'"),
         ("id as value", "append", {"topic": "t"}, "column 'value' is bigint, but must be string or binary"),
         ("cast(id as string) as value", "append", {"topik": "t"}, "did you mean 'topic'?"),
-        ("cast(id as string) as value", "overwrite", {"topic": "t"}, "a topic is only ever appended to"),
+        ("cast(id as string) as value", "overwrite", {"topic": "t"}, "a topic can only be appended to"),
     ],
     ids=["no topic", "wrong type", "unknown option", "overwrite"],
 )
@@ -154,7 +154,7 @@ def test_frame_that_cannot_be_written_is_refused_before_any_task(
         ),
         (["'x' as value"], {"topic": "nowhere", "kafka.max.block.ms": "300"}, "topic 'nowhere' does not exist"),
     ],
-    ids=["null topic", "larger than a request", "larger than the topic takes", "no such partition", "no such topic"],
+    ids=["null topic", "larger than a request", "larger than the topic accepts", "no such partition", "no such topic"],
 )
 def test_bad_row_fails_the_job_and_is_named(
     spark: "SparkSession", select: list[str], options: dict[str, str], message: str

@@ -222,7 +222,7 @@ def test_lost_records_stop_the_query_or_are_left_out_by_the_option(
     fill(broker, "aged", {0: 20}, label="more-")
     with BlockingClient(broker.bootstrap) as client:
         client.wait_for(client.admin.delete_records({TopicPartition("aged", 0): 15}))
-    with pytest.raises(StreamingQueryException, match=r"aged-0: the records from offset 10 to 14 are gone"):
+    with pytest.raises(StreamingQueryException, match=r"aged-0: the records from offset 10 to 14 were deleted"):
         run_available(rows("true"), tmp_path)
     run_available(rows("false"), tmp_path)
     expected = [("aged", 0, offset) for offset in [*range(10), *range(15, 30)]]
@@ -237,7 +237,7 @@ def test_topic_that_was_deleted_or_made_again_is_told(spark: SparkSession, broke
     rows = stream(spark, broker.bootstrap, "kept,doomed", **options)
     run_available(rows, tmp_path)
     broker.delete_topic("doomed")
-    with pytest.raises(StreamingQueryException, match="doomed-0 is gone: it was read up to offset 10"):
+    with pytest.raises(StreamingQueryException, match="doomed-0 does not exist any more: it was read up to offset 10"):
         run_available(rows, tmp_path)
     broker.create_topic("doomed")
     fill(broker, "doomed", {0: 4})

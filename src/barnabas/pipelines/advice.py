@@ -23,8 +23,8 @@ def state_advice(pipeline: Pipeline, sink: Sink, state: list[StateOperator]) -> 
         if not any(column in key for key in operator.keys for column in operator.watermarks):
             found = pipeline.step(operator.step) or sink
             message = (
-                f"sink '{sink.name}' keeps state for ever, to {operator.described()}: it grows with every new value;"
-                " give the source an 'event_time' and a 'watermark', and use that column in a window or condition"
+                f"sink '{sink.name}' keeps state forever, to {operator.described()}: it grows with every new value; "
+                "give the source an 'event_time' and a 'watermark', and use that column in a window or condition"
             )
             yield Mistake(found.entry.line, message)
 

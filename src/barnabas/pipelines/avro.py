@@ -57,9 +57,9 @@ def columns_ddl(schema: Mapping[str, Any]) -> str:
     try:
         return ", ".join(f"`{field['name']}` {_spark_type(field['type'], named)}" for field in schema["fields"])
     except (KeyError, TypeError, AttributeError) as error:
-        raise UnsupportedAvro(f"the schema is not Avro's: {type(error).__name__}: {error}") from error
+        raise UnsupportedAvro(f"the schema is not an Avro schema: {type(error).__name__}: {error}") from error
     except RecursionError as error:
-        raise UnsupportedAvro("the schema holds itself, which columns cannot") from error
+        raise UnsupportedAvro("the schema contains itself, which columns cannot") from error
 
 
 def _spark_type(kind: Any, named: dict[str, Any]) -> str:
@@ -167,10 +167,10 @@ def _read(value: bytes, start: int, writer: Any, schema: Any) -> tuple[dict[str,
         OverflowError,
         fastavro.schema.SchemaParseException,
     ) as error:
-        return None, f"the value is not Avro of the schema: {error or type(error).__name__}"
+        return None, f"the value is not Avro that matches the schema: {error or type(error).__name__}"
     except (MemoryError, StopIteration) as error:  # a length of garbage
-        return None, f"the value is not Avro of the schema: {type(error).__name__}"
+        return None, f"the value is not Avro that matches the schema: {type(error).__name__}"
     if body.tell() != len(value):
-        return None, f"the value has {len(value) - body.tell()} bytes behind the record"
+        return None, f"the value has {len(value) - body.tell()} bytes after the record"
     assert isinstance(row, dict), "a record becomes a dict"
     return row, None

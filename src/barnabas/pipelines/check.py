@@ -97,7 +97,7 @@ def _target_mistakes(pipeline: Pipeline, directory: Path) -> Iterator[Mistake]:
         for other, taken in known:
             if place.is_relative_to(taken) or taken.is_relative_to(place):
                 where = "to the same place as" if place == taken else "into the directory of, or around that of,"
-                message = f"sink '{sink.name}' writes {where} sink '{other.name}'; write apart"
+                message = f"sink '{sink.name}' writes {where} sink '{other.name}'; give it another directory"
                 yield Mistake(sink.entry.line_of(sink.kind), message)
         known.append((sink, place))
 
@@ -144,7 +144,7 @@ def _sink_mistakes(compiler: Compiler, sink: Sink, frame: DataFrame) -> Iterator
         yield error.mistake
         return
     if not rows.isStreaming:
-        yield Mistake(sink.entry.line_of("from"), f"sink '{sink.name}' writes '{sink.input}', which is no stream")
+        yield Mistake(sink.entry.line_of("from"), f"sink '{sink.name}' writes '{sink.input}', which is not a stream")
         return
     yield from _writing_mistakes(compiler, sink, rows)
     problem = unsupported(compiler.spark, rows, sink.mode)
@@ -174,10 +174,10 @@ def _writing_mistakes(compiler: Compiler, sink: Sink, rows: DataFrame) -> Iterat
         if problem := parquet_problem(compiler.directory / sink.target, to_arrow_schema(rows.schema, timezone="UTC")):
             yield Mistake(sink.entry.line_of("parquet"), f"sink '{sink.name}': {problem}")
         if set(rows.columns) <= set(sink.partition_by):
-            message = f"sink '{sink.name}' partitions by all of its columns, so that none is left for the files"
+            message = f"sink '{sink.name}' partitions by all of its columns, so none is left for the files"
             yield Mistake(sink.entry.line_of("partition_by"), message)
     for name in sorted({name for name in rows.columns if rows.columns.count(name) > 1}):
-        yield Mistake(sink.entry.line_of("from"), f"sink '{sink.name}' has two columns '{name}'; name one of them anew")
+        yield Mistake(sink.entry.line_of("from"), f"sink '{sink.name}' has two columns '{name}'; rename one of them")
 
 
 def _column_mistakes(sink: Sink, rows: DataFrame) -> Iterator[Mistake]:
@@ -192,7 +192,7 @@ def _column_mistakes(sink: Sink, rows: DataFrame) -> Iterator[Mistake]:
         other = seen.setdefault(name.lower(), name)
         if other != name:
             message = f"sink '{sink.name}' has columns '{other}' and '{name}', which many readers cannot tell apart"
-            yield Mistake(sink.entry.line_of("from"), f"{message}; name one of them anew")
+            yield Mistake(sink.entry.line_of("from"), f"{message}; rename one of them")
 
 
 def _check_table(compiler: Compiler, sink: Sink, rows: DataFrame) -> None:
@@ -236,7 +236,7 @@ def plan_mistakes(compiler: Compiler, sink: Sink) -> Iterator[Mistake]:
     wanted = pipeline.spark.get(SHUFFLE_PARTITIONS)
     if wanted is not None and int(wanted) != plan.shuffle_partitions:
         message = (
-            f"{SHUFFLE_PARTITIONS} is {wanted}, and the checkpoint in {os.fspath(checkpoint)} was made with"
-            f" {plan.shuffle_partitions}: leave it at that, or begin anew with another checkpoint"
+            f"{SHUFFLE_PARTITIONS} is {wanted}, but the checkpoint in {os.fspath(checkpoint)} was created with "
+            f"{plan.shuffle_partitions}: use that, or start over with another checkpoint"
         )
         yield Mistake(pipeline.entry.line_of("spark"), message)

@@ -237,7 +237,7 @@ class Compiler:
         line = step.entry.line_of(step.kind)
         found = self._load(step)
         if not (isinstance(found, type) and issubclass(found, StatefulProcessor)):
-            message = f"step '{step.name}': {step.code} is no class of pyspark.sql.streaming.StatefulProcessor's kind"
+            message = f"step '{step.name}': {step.code} is not a subclass of pyspark.sql.streaming.StatefulProcessor"
             raise NotCompiled(Mistake(line, message))
         processor = self._call(step, found)
         assert step.schema is not None, "checked when the file was read"

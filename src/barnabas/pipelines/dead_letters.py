@@ -96,7 +96,7 @@ def explain(reason: str, value: bytes | None, fields: tuple[tuple[str, str], ...
     except RecursionError:
         return reason
     if not isinstance(parsed, dict):
-        return "the value is JSON, but no object"
+        return "the value is JSON, but not an object"
     for name, kind in fields:
         if name in parsed and not _may_be(parsed[name], kind):
             return f"field '{name}' cannot be read as {kind}: {json.dumps(parsed[name])[:200]}"

@@ -61,7 +61,7 @@ TOPIC_KEYS: Final = ("topic", "topics", "pattern")
 
 SOURCE: Final = Section(
     noun="source",
-    doc="A stream of records, or with `table: true` a table. Its name is the name of a view in SQL.",
+    doc="A stream of records, or a table with `table: true`. Its name is the name of a view in SQL.",
     one_of=(TOPIC_KEYS,),
     fields=(
         Field("topic", Kind.TEXT, "The topic to read."),
@@ -69,15 +69,15 @@ SOURCE: Final = Section(
         Field(
             "pattern",
             Kind.TEXT,
-            "A regular expression (Python's) found anywhere in the names of topics; `^name$` means that name alone."
-            " New ones are found.",
+            "A regular expression (Python's) that matches anywhere in the names of topics; `^name$` matches that "
+            "name alone. New topics are found, too.",
         ),
         Field(
             "format",
             Kind.CHOICE,
-            "What the values are. `text` gives a column `value` of strings, or with `value_pattern` those of the"
-            " schema; `raw` gives one of bytes. `avro` is read with fastavro; Confluent's header of five bytes is"
-            " understood where `writer_schemas` lists its ids.",
+            "The format of the values. `text` gives a column `value` of strings, or the columns of the schema with "
+            "`value_pattern`; `raw` gives a column of bytes. `avro` is read with fastavro; Confluent's header of "
+            "five bytes is understood where `writer_schemas` lists its ids.",
             default="json",
             choices=FORMATS,
         ),
@@ -97,20 +97,20 @@ SOURCE: Final = Section(
         Field(
             "writer_schemas",
             Kind.SETTINGS,
-            "Files of the Avro schemas that records were written with, by the id in Confluent's header. A record with"
-            " an id that is not listed is a bad record. Without any, values have no such header.",
+            "Files of the Avro schemas that records were written with, by the id in Confluent's header. A record "
+            "with an id that is not listed is a bad record. If none are listed, values have no such header.",
         ),
         Field(
             "parse",
             Kind.SETTINGS,
-            "Options of Spark's parser of json or csv, such as `timestampFormat` or `sep`. With `value_pattern`:"
-            " `timestampFormat` and `dateFormat`.",
+            "Options of Spark's json or csv parser, such as `timestampFormat` or `sep`. With `value_pattern`: "
+            "`timestampFormat` and `dateFormat`.",
         ),
         Field(
             "metadata",
             Kind.TEXTS,
-            "What else of a record becomes a column: `_key`, `_topic`, `_partition`, `_offset`, `_timestamp`,"
-            " `_headers`.",
+            "Which other parts of a record become columns: `_key`, `_topic`, `_partition`, `_offset`, `_timestamp`, "
+            "`_headers`.",
             choices=METADATA,
         ),
         Field(
@@ -133,7 +133,7 @@ SOURCE: Final = Section(
             Kind.TEXT,
             "The column that says when something happened; `_timestamp` is the record's own.",
         ),
-        Field("watermark", Kind.DURATION, "How late a record may come; windows and joins are kept open for so long."),
+        Field("watermark", Kind.DURATION, "How late a record may come; windows and joins stay open for that long."),
         Field(
             "starting",
             Kind.TEXT,
@@ -144,14 +144,14 @@ SOURCE: Final = Section(
         Field(
             "records_max_per_batch",
             Kind.INTEGER,
-            "No batch takes more records than this from the source, of each partition in proportion to what is left."
-            " The watermark follows the partition that is ahead, so it has to bear how far they are apart.",
+            "The most records that a batch takes from the source, from each partition in proportion to what is left. "
+            "The watermark follows the partition that is ahead, so it must allow for how far they are apart.",
         ),
-        Field("tasks_min", Kind.INTEGER, "Split the partitions over at least so many tasks."),
+        Field("tasks_min", Kind.INTEGER, "Split the partitions over at least this many tasks."),
         Field(
             "on_data_loss",
             Kind.CHOICE,
-            "What to do when offsets that were not read yet are gone.",
+            "What to do when records were deleted before they were read.",
             default="fail",
             choices=("fail", "go_on"),
         ),
@@ -189,9 +189,9 @@ STEP: Final = Section(
             Kind.TEXT,
             "A class `package.module:name`, a StatefulProcessor of PySpark for pandas, run by transformWithState.",
         ),
-        Field("inputs", Kind.TEXTS, "The sources and steps that a `python` or `stateful` step works on."),
+        Field("inputs", Kind.TEXTS, "The inputs of a `python` or `stateful` step: sources and earlier steps."),
         Field("key", Kind.TEXTS, "The columns by which a `stateful` step keeps its state."),
-        Field("schema", Kind.TEXT, "The columns that a `stateful` step gives, as in `CREATE TABLE`."),
+        Field("schema", Kind.TEXT, "The columns that a `stateful` step returns, as in `CREATE TABLE`."),
         Field(
             "time",
             Kind.CHOICE,
@@ -202,18 +202,18 @@ STEP: Final = Section(
         Field(
             "output",
             Kind.CHOICE,
-            "Whether a `stateful` step gives rows once (`append`) or gives changed rows again (`update`).",
+            "Whether a `stateful` step emits each row once (`append`) or emits changed rows again (`update`).",
             default="append",
             choices=("append", "update"),
         ),
-        Field("event_time", Kind.TEXT, "The column of the result that later windows and joins go by."),
+        Field("event_time", Kind.TEXT, "The column of the result that later windows and joins use as event time."),
         Field("watermark", Kind.DURATION, "How late a row of the result may come."),
     ),
 )
 
 SINK: Final = Section(
     noun="sink",
-    doc="Where rows go. Each sink is a query of its own, with its own checkpoint and consumer group.",
+    doc="Where rows go. Each sink is a separate query, with its own checkpoint and consumer group.",
     one_of=(SINK_KINDS,),
     fields=(
         Field("from", Kind.NAME, "The source or step whose rows are written.", is_required=True),
@@ -225,7 +225,7 @@ SINK: Final = Section(
         Field(
             "mode",
             Kind.CHOICE,
-            "`append` writes rows that will not change, `update` those that changed, `complete` all, every time.",
+            "`append` writes rows that will not change, `update` rows that changed, `complete` all rows every time.",
             default="append",
             choices=("append", "update", "complete"),
         ),
@@ -233,8 +233,8 @@ SINK: Final = Section(
         Field(
             "format",
             Kind.CHOICE,
-            "How rows become the values of a topic. `text` and `raw` take the column `value`, the others all columns"
-            " that do not begin with `_`.",
+            "How rows become the values of a topic. `text` and `raw` take the column `value`, the other formats take "
+            "all columns that do not begin with `_`.",
             default="json",
             choices=("json", "csv", "text", "raw"),
         ),
@@ -243,7 +243,9 @@ SINK: Final = Section(
         Field("headers", Kind.SETTINGS, "Headers of the record: names with SQL expressions."),
         Field("partition", Kind.TEXT, "An SQL expression for the number of the partition."),
         Field("partition_by", Kind.TEXTS, "Columns whose values become directories, as `day=2024-05-01`."),
-        Field("compact_files", Kind.INTEGER, "Join small files of a directory once there are so many.", default="32"),
+        Field(
+            "compact_files", Kind.INTEGER, "Join the small files of a directory once there are this many.", default="32"
+        ),
         Field("compact_below", Kind.SIZE, "Files smaller than this are small.", default="16 MiB"),
         Field("catalog", Kind.SETTINGS, "Properties of the Iceberg catalog, as pyiceberg names them."),
         Field("rows", Kind.INTEGER, "How many rows of a batch the console shows.", default="20"),
@@ -255,21 +257,31 @@ PIPELINE: Final = Section(
     doc="The whole file.",
     fields=(
         Field("name", Kind.NAME, "The name; consumer groups are `NAME.SINK`.", is_required=True),
-        Field("bootstrap", Kind.TEXT, "A broker of the cluster; several by commas.", default="127.0.0.1:9092"),
+        Field(
+            "bootstrap",
+            Kind.TEXT,
+            "A broker of the cluster; several are separated by commas.",
+            default="127.0.0.1:9092",
+        ),
         Field(
             "checkpoint",
             Kind.TEXT,
-            "The directory in which the progress is kept; relative to the file. A cluster needs one that all see.",
+            "The directory that stores the progress; relative to the file. On a Spark cluster, all machines must see "
+            "it.",
             is_required=True,
         ),
-        Field("trigger", Kind.DURATION, "Time between batches. Without it the next begins when the last is done."),
+        Field(
+            "trigger",
+            Kind.DURATION,
+            "Time between batches. Without it, the next batch begins when the last one is done.",
+        ),
         Field("dead_letter", Kind.TEXT, "The topic for records that do not parse, with reason and origin in headers."),
         Field("kafka", Kind.SETTINGS, "Settings of the clients, such as `security.protocol`, for sources and sinks."),
         Field(
             "spark",
             Kind.SETTINGS,
-            "Spark's settings. `spark.sql.shuffle.partitions` defaults to the cores, and stays what it was when the"
-            " checkpoint was made.",
+            "Spark's settings. `spark.sql.shuffle.partitions` defaults to the number of cores, and keeps the value "
+            "with which the checkpoint was created.",
         ),
         Field("sources", Kind.SECTIONS, "What is read.", is_required=True, section=SOURCE),
         Field("steps", Kind.SECTIONS, "What is computed.", section=STEP),

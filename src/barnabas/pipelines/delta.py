@@ -143,7 +143,7 @@ def _casts(table: Any, schema: pa.Schema) -> tuple[tuple[str, pa.DataType], ...]
         name, wider = getattr(field.type, "type", ""), getattr(wanted, "type", "")
         if not any(name in row and wider in row and row.index(name) < row.index(wider) for row in _NUMBERS):
             raise UnfitColumn(
-                f"column '{field.name}' is {name or field.type}, and {wider or wanted} in the Delta table"
+                f"column '{field.name}' is {name or field.type}, but {wider or wanted} in the Delta table"
             )
         casts.append((field.name, _WIDENING[wider]))
     return tuple(casts)

@@ -38,17 +38,17 @@ def find_java() -> Java:
     name = os.path.join(home, "bin", "java") if home else "java"
     path = shutil.which(name)
     if path is None:
-        where = f"JAVA_HOME is {home}, and has no bin/java" if home else "there is no `java` on the PATH"
-        raise JavaUnusable(f"Spark needs Java {VERSION_MIN} or newer, and {where}: {_INSTALL}")
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no `java` on the PATH"
+        raise JavaUnusable(f"Spark needs Java {VERSION_MIN} or newer, but {where}: {_INSTALL}")
     try:
         told = subprocess.run([path, "-version"], capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError) as error:
-        raise JavaUnusable(f"Spark needs Java {VERSION_MIN} or newer, and {path} does not run: {error}") from error
+        raise JavaUnusable(f"Spark needs Java {VERSION_MIN} or newer, but {path} does not run: {error}") from error
     version = _VERSION.search(told)
     if version is None:
-        raise JavaUnusable(f"Spark needs Java {VERSION_MIN} or newer, and {path} does not say which version it is")
+        raise JavaUnusable(f"Spark needs Java {VERSION_MIN} or newer, but {path} does not say which version it is")
     if int(version[1]) < VERSION_MIN:
-        raise JavaUnusable(f"Spark needs Java {VERSION_MIN} or newer, and {path} is version {version[1]}: {_INSTALL}")
+        raise JavaUnusable(f"Spark needs Java {VERSION_MIN} or newer, but {path} is version {version[1]}: {_INSTALL}")
     return Java(path, int(version[1]), told)
 
 

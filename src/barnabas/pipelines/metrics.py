@@ -18,17 +18,17 @@ from barnabas.pipelines.progress import QueryView
 
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _GAUGES: Final = (
-    ("rows_per_second", "Rows a second of the last batch."),
+    ("rows_per_second", "Rows per second in the last batch."),
     ("batch_ms", "Milliseconds that the last batch took."),
-    ("state_rows", "Rows that are kept as state."),
+    ("state_rows", "Rows kept as state."),
     ("state_bytes", "Memory of the state, in bytes."),
     ("batch_id", "The number of the last batch."),
 )
 _COUNTERS: Final = (
     ("input_rows", "Records read."),
-    ("late_rows", "Rows that came after the watermark and were dropped."),
+    ("late_rows", "Rows that arrived after the watermark and were dropped."),
     ("bad_rows", "Records that did not parse."),
-    ("restarts", "Starts after a failure."),
+    ("restarts", "Restarts after a failure."),
 )
 
 
@@ -57,7 +57,7 @@ class PipelineMetrics:
                 counter.add_metric([self.pipeline, view.name], getattr(view, name))
             yield counter
         lag = GaugeMetricFamily(
-            "barnabas_pipeline_lag", "Records that are not read yet.", labels=[*labels, "topic", "partition"]
+            "barnabas_pipeline_lag", "Records that have not been read yet.", labels=[*labels, "topic", "partition"]
         )
         for query, lags in self.lags.items():
             for partition, count in sorted(lags.items()):

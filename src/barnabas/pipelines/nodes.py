@@ -141,7 +141,7 @@ class Reader:
             if not given:
                 self._complain(entry.line, f"{what} needs one of {_listed(group)}")
             for name in given[1:]:
-                self._complain(entry.lines[name], f"{what} has both '{given[0]}' and '{name}'; only one can be")
+                self._complain(entry.lines[name], f"{what} has both '{given[0]}' and '{name}'; give only one")
 
     def _value(self, node: yaml.Node, field: Field, what: str) -> Any:
         match field.kind:

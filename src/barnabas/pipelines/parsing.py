@@ -163,7 +163,7 @@ class Parser:
             f"the value does not fit the schema ({self.source.format})",
         )
         if self.source.format == "json":
-            reason = reason.when(~is_one_object(text, self.source.parse), "there is more behind the JSON object")
+            reason = reason.when(~is_one_object(text, self.source.parse), "there is more after the JSON object")
         for field in wanted:
             if not field.nullable:
                 reason = reason.when(sql.col(f"{PARSED}.`{field.name}`").isNull(), f"field '{field.name}' is missing")
@@ -217,11 +217,11 @@ class Parser:
             raise UnreadableSchema("value_pattern", str(error)) from error
         except IllegalArgumentException as error:
             reason = str(error).partition(" near index")[0]
-            raise UnreadableSchema("value_pattern", f"the pattern is no regular expression: {reason}") from error
+            raise UnreadableSchema("value_pattern", f"the pattern is not a regular expression: {reason}") from error
         names = self.columns().names
         for name in pattern.groups:
             if name not in names:
-                message = f"the pattern has a group '{name}', which is no column of the schema{nearest(name, names)}"
+                message = f"the pattern has a group '{name}', which is not a column of the schema{nearest(name, names)}"
                 raise UnreadableSchema("value_pattern", message)
         for name in names:
             if name not in pattern.groups:

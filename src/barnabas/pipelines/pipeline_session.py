@@ -111,7 +111,7 @@ def rotate_log(log_file: Path) -> None:
         shutil.copyfile(log_file, log_file.with_name(f"{log_file.name}.1"))
         os.truncate(log_file, 0)
     except OSError as error:
-        logging.getLogger(__name__).warning("%s stays long: %s", log_file, error)
+        logging.getLogger(__name__).warning("cannot rotate %s: %s", log_file, error)
 
 
 def _start_context(name: str, master: str, settings: Mapping[str, str], log_file: Path | None) -> None:
@@ -125,7 +125,7 @@ def _start_context(name: str, master: str, settings: Mapping[str, str], log_file
         with compiled_modules(master):
             gateway = _launch(conf, log_file)
     except PySparkRuntimeError as error:
-        where = "" if log_file is None else f"; {log_file} has what it said"
+        where = "" if log_file is None else f"; see {log_file}"
         raise SparkUnavailable(f"Spark did not start; it needs Java 17 or newer{where}") from error
     interrupt = signal.getsignal(signal.SIGINT)
     SparkContext(gateway=gateway, conf=conf)

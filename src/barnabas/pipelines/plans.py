@@ -95,7 +95,7 @@ def read_plan(checkpoint: Path) -> Plan | None:
         raise DamagedPlan(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedPlan(
-            f"{path} is damaged ({type(error).__name__}: {error}); restore it, or begin anew with another 'checkpoint'"
+            f"{path} is damaged ({type(error).__name__}: {error}); restore it, or start over with another 'checkpoint'"
         ) from error
 
 
@@ -152,16 +152,16 @@ def has_progress(checkpoint: Path, sink: Sink) -> bool:
 def changes(pipeline: Pipeline, sink: Sink, plan: Plan, now: QueryPlan, place: Path) -> Iterator[Mistake]:
     """Why the query of a sink cannot go on from its checkpoint in `place`."""
     before = plan.queries[sink.name]
-    way_out = f". Undo that, or begin anew: {_ways_to_begin_anew(sink, place)}"
+    way_out = f". Undo that, or start over: {_ways_to_begin_anew(sink, place)}"
     for line, reason in _reasons(pipeline, sink, before, now, is_exact=plan.is_of_this_spark):
-        yield Mistake(line, f"sink '{sink.name}' cannot go on from its checkpoint: {reason}{way_out}")
+        yield Mistake(line, f"sink '{sink.name}' cannot continue from its checkpoint: {reason}{way_out}")
 
 
 def _ways_to_begin_anew(sink: Sink, place: Path) -> str:
     ways = f"give the sink another name, or remove {place}"
     if sink.kind in _EXACTLY_ONCE:
-        return f"{ways}, and another '{sink.kind}' too, because all rows are then written once more"
-    return f"{ways}; all rows are then written once more"
+        return f"{ways}, and give it another '{sink.kind}' too, because all rows are then written again"
+    return f"{ways}; all rows are then written again"
 
 
 def _reasons(
@@ -169,7 +169,7 @@ def _reasons(
 ) -> Iterator[tuple[int, str]]:
     """Lines of the file with what is wrong there."""
     if before.is_named and not NAMES_STREAMS:
-        yield sink.entry.line, "it was begun with Spark 4.3 or newer, which binds sources by name; this Spark cannot"
+        yield sink.entry.line, "it was started with Spark 4.3 or newer, which binds sources by name; this Spark cannot"
     elif before.is_named:
         yield from _named_stream_reasons(pipeline, sink, before, now)
     elif changed := list(_changed_topics(pipeline, sink, before, now)):
@@ -180,8 +180,8 @@ def _reasons(
     elif is_exact and (source := _source_of_moved_readings(before.streams, now.streams)) is not None:
         yield (
             _line_of(pipeline, sink, source),
-            f"it reads source '{source}' more than once, and more than one of these readings is now another one or"
-            " stands in another's place, where only their order tells them apart",
+            f"it reads source '{source}' more than once, and more than one of these readings has changed or moved, "
+            "although only their order tells them apart",
         )
     if is_exact:
         yield from _state_reasons(pipeline, sink, before.state, now.state)
@@ -255,7 +255,7 @@ def _state_reasons(
             yield _line_of(pipeline, sink, step), f"{_place(step)}{_difference(was, is_now)}"
             return
     if len(before) != len(now):
-        longer, verb = (before, "does no longer keep") if len(before) > len(now) else (now, "has begun to keep")
+        longer, verb = (before, "no longer keeps") if len(before) > len(now) else (now, "now keeps")
         odd = longer[min(len(before), len(now))]
         yield _line_of(pipeline, sink, odd.step), f"{_place(odd.step)}it {verb} state to {odd.described()}"
 

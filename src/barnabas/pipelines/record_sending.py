@@ -3,16 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from barnabas.client.blocking import BlockingClient
-from barnabas.client.cluster import ClusterOptions
 from barnabas.client.producing.producer import Delivery, Producer, ProducerOptions
-from barnabas.spark.worker_clients import shared_client
+from barnabas.spark.worker_process import shared_client
 from barnabas.wire.errors import ErrorCode, KafkaError
-
-
-def worker_client(bootstrap: str) -> BlockingClient:
-    """The client of this process for a cluster; it is never closed."""
-    return shared_client(bootstrap, ClusterOptions())
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +21,7 @@ Shorten = Callable[[OutgoingRecord], OutgoingRecord | None]
 
 def send_records(bootstrap: str, topic: str, records: Sequence[OutgoingRecord], shorten: Shorten) -> None:
     """Returns when the cluster has them all, those that are too large for the topic shortened."""
-    client = worker_client(bootstrap)
+    client = shared_client(bootstrap)
 
     async def send() -> None:
         async with Producer(client.cluster, ProducerOptions()) as producer:
@@ -74,5 +67,5 @@ def _raise_unless_too_large(error: KafkaError) -> None:
 def _shorter(record: OutgoingRecord, shorten: Shorten) -> OutgoingRecord:
     shorter = shorten(record)
     if shorter is None:
-        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "the topic does not even take a record that was cut to nothing")
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "the topic does not accept even an empty record")
     return shorter

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from barnabas.pipelines.definitions import PIPELINE, Field, Kind, Section
 
-BEGIN: Final = "<!-- reference: made by `python -m barnabas.pipelines.reference docs` -->"
+BEGIN: Final = "<!-- reference: written by `python -m barnabas.pipelines.reference docs` -->"
 END: Final = "<!-- end of the reference -->"
 SCHEMA_FILE: Final = "pipeline.schema.json"
 PAGE_FILE: Final = "pipelines.md"

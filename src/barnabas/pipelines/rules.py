@@ -113,7 +113,7 @@ def _format_mistakes(source: Entry, what: str) -> Iterator[Mistake]:
         yield Mistake(source.lines[key], f"'{key}' of {what} is only for format {' and '.join(formats)}{hint}")
     for option in source.values.get("parse", {}) if has_pattern else ():
         if option not in _PARSE_OPTIONS_OF_TEXT:
-            hint = nearest(option, _PARSE_OPTIONS_OF_TEXT) or f"; there are {' and '.join(_PARSE_OPTIONS_OF_TEXT)}"
+            hint = nearest(option, _PARSE_OPTIONS_OF_TEXT) or f"; text has {' and '.join(_PARSE_OPTIONS_OF_TEXT)}"
             yield Mistake(source.lines["parse"], f"'parse' of {what} has no option '{option}'{hint}")
 
 
@@ -131,7 +131,7 @@ def _table_mistakes(source: Entry, what: str) -> Iterator[Mistake]:
     if is_table and source.values.get("on_error") == "dead_letter":
         yield Mistake(
             source.lines["on_error"],
-            f"{what} is a table, which is read again and again: it can drop bad records or fail",
+            f"{what} is a table, which is read repeatedly: it can only drop bad records or fail",
         )
 
 
@@ -149,7 +149,9 @@ def _step_mistakes(step: Entry, what: str, known: list[str], all_steps: list[str
         if name not in known:
             later = name in all_steps and name != step.name
             reason = "; it comes later in the file" if later else nearest(name, known)
-            yield Mistake(step.lines["inputs"], f"{what} works on '{name}', which is no source or earlier step{reason}")
+            yield Mistake(
+                step.lines["inputs"], f"{what} works on '{name}', which is not a source or an earlier step{reason}"
+            )
     if kind == "stateful":
         if len(step.values.get("inputs", ("one",))) != 1:
             yield Mistake(step.lines["inputs"], f"{what} is stateful and works on exactly one input")
@@ -169,10 +171,10 @@ def _sink_mistakes(sink: Entry, what: str, known: list[str], sources: dict[str, 
     origin = sink.values.get("from")
     if origin is not None and origin not in known:
         yield Mistake(
-            sink.lines["from"], f"{what} writes '{origin}', which is no source or step{nearest(origin, known)}"
+            sink.lines["from"], f"{what} writes '{origin}', which is not a source or a step{nearest(origin, known)}"
         )
     if origin in sources and sources[origin].values.get("table"):
-        yield Mistake(sink.lines["from"], f"{what} writes the table '{origin}', which is no stream")
+        yield Mistake(sink.lines["from"], f"{what} writes the table '{origin}', which is not a stream")
     kind = kind_of(sink, SINK_KINDS)
     if kind is None:
         return
@@ -188,7 +190,7 @@ def _sink_mistakes(sink: Entry, what: str, known: list[str], sources: dict[str, 
             f"{what} cannot be written in mode {mode}: {kind} takes {' or '.join(_MODES_OF_SINKS[kind])}",
         )
     if "value" in sink.lines and "format" in sink.lines:
-        yield Mistake(sink.lines["value"], f"{what} has both 'value' and 'format'; only one can be")
+        yield Mistake(sink.lines["value"], f"{what} has both 'value' and 'format'; give only one")
     if kind == "iceberg" and sink.values.get("iceberg", "").count(".") < 1:
         yield Mistake(sink.lines["iceberg"], f"'iceberg' of {what} must be `namespace.table`")
 
@@ -205,7 +207,8 @@ def _target_mistakes(sinks: dict[str, Entry]) -> Iterator[Mistake]:
         other = owners.setdefault(place, name)
         if other != name:
             message = (
-                f"sink '{name}' writes to the same place as sink '{other}'; unite the rows in a step, or write apart"
+                f"sink '{name}' writes to the same place as sink '{other}'; combine the rows in a step, or give it "
+                "another place"
             )
             yield Mistake(sink.lines[kind], message)
 

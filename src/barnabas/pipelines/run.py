@@ -64,7 +64,7 @@ from barnabas.pipelines.sinks import ShowRows, Starter
 from barnabas.pipelines.spec import InvalidPipeline, Pipeline, Sink
 from barnabas.pipelines.streams import ClusterStreams, register
 from barnabas.spark.callbacks import ensure_callbacks
-from barnabas.spark.worker_clients import shared_client
+from barnabas.spark.worker_process import shared_client
 from barnabas.wire.errors import KafkaError
 
 logger = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ class PipelineRun:
         except (Py4JError, OSError) as error:
             if has_jvm_ended(self._spark):
                 raise SparkLost(
-                    "Spark's JVM has ended; start the pipeline again, and it goes on where it was"
+                    "Spark's JVM has ended; start the pipeline again to continue where it stopped"
                 ) from error
             raise
         return [running.view() for running in self._running]
@@ -239,7 +239,7 @@ class PipelineRun:
                 continue
             batch_id = drop_unfinished_batch(self._checkpoint / sink.name, partial(starter.is_committed, sink))
             if batch_id is not None:
-                self._display.tell(f"sink '{sink.name}': batch {batch_id}, which was not finished, is planned anew")
+                self._display.tell(f"sink '{sink.name}': batch {batch_id}, which was not finished, is planned again")
 
     # --- watching -------------------------------------------------------------------------------------------------
 
@@ -305,7 +305,7 @@ class PipelineRun:
             raise QueryFailed(f"query {running.name} failed: {running.problem}")
         running.start_at = self._clock.monotonic() + seconds
         logger.warning("query %s failed", running.name, exc_info=error)
-        self._display.tell(f"query {running.name} failed: {running.problem}; it starts again in {seconds:g} s")
+        self._display.tell(f"query {running.name} failed: {running.problem}; it restarts in {seconds:g} s")
 
     def _take_reports(self, running: _Running) -> None:
         if running.query is None:
@@ -326,7 +326,9 @@ class PipelineRun:
             return
         self._shown_at = now
         if not is_last and ensure_callbacks(self._spark):
-            self._display.tell("Spark could not call this process any more; that is repaired, batches are tried again")
+            self._display.tell(
+                "Spark could no longer call this process; the connection is restored, and batches are retried"
+            )
         for running in self._running:
             self._take_reports(running)
         self._note_begun()  # a query that has nothing to do reports nothing
@@ -361,7 +363,7 @@ class PipelineRun:
             try:
                 running.query.stop()
             except (PySparkException, Py4JError) as error:
-                logger.warning("query %s did not stop in order: %s", running.name, error)
+                logger.warning("query %s did not stop cleanly: %s", running.name, error)
             self._take_reports(running)
             running.query = None
             running.is_done = True

@@ -9,7 +9,6 @@ A key belongs to one partition. After partitions were added it may be in two; th
 counts. A recreated topic is noticed by its id, a truncated one by its end; both are read again from the start.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -26,8 +25,8 @@ from barnabas.base.ids import Offset, TopicPartition
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.offsets import EARLIEST, Isolation, end_offsets, start_offsets
 from barnabas.client.reading.consumer import Consumer, ConsumerOptions
-from barnabas.pipelines.record_sending import worker_client
 from barnabas.records.arrow import to_arrow
+from barnabas.spark.worker_process import Kept, shared_client
 
 FORMAT: Final = "barnabas_table"
 SCHEMA_DDL: Final = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
@@ -59,8 +58,8 @@ class KeptTable:
     read_at: float = float("-inf")
 
 
-_kept: dict[tuple[int, str, str], KeptTable] = {}
-"""The tables of this worker, by process, cluster and topic: what lasts from task to task must be a module's."""
+_tables: Final = Kept[tuple[str, str], KeptTable]()
+"""The tables of this worker process by cluster and topic."""
 
 
 def current_table(
@@ -68,15 +67,14 @@ def current_table(
 ) -> pa.Table:
     """The table, at most `refresh_seconds` old."""
     clock = SystemClock() if clock is None else clock
-    key = (os.getpid(), bootstrap, topic)
-    kept = _kept.get(key)
+    kept = _tables.get((bootstrap, topic))
     if kept is not None and clock.monotonic() - kept.read_at < refresh_seconds:
         return kept.rows
-    client = worker_client(bootstrap)
+    client = shared_client(bootstrap)
     started_at = clock.monotonic()
     kept = _brought_up(client, topic, kept, size_bytes_max)
     kept.read_at = started_at
-    _kept[key] = kept
+    _tables.put((bootstrap, topic), kept)
     return kept.rows
 
 

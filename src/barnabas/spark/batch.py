@@ -12,7 +12,7 @@ from barnabas.spark import lookup
 from barnabas.spark.offsets import OffsetRange, split_ranges
 from barnabas.spark.options import SourceOptions
 from barnabas.spark.reading import RangePartition, read_range, report_loss
-from barnabas.spark.worker_clients import shared_client
+from barnabas.spark.worker_process import shared_client
 
 
 class BarnabasReader(DataSourceReader):

@@ -52,7 +52,7 @@ def ensure_callbacks(spark: SparkSession) -> bool:
             listening.close()
             gateway._callback_server = None
             raise CallbacksFailed(
-                f"Spark cannot call this process: it has {descriptor} open files, and py4j needs one of the first"
-                f" {DESCRIPTORS_OF_SELECT}; make the session with barnabas.spark.session() before they are opened"
+                f"Spark cannot call this process: it has {descriptor} open files, and py4j needs one of the first "
+                f"{DESCRIPTORS_OF_SELECT}; create the session with barnabas.spark.session() before opening them"
             )
         return server is not None

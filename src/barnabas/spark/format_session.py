@@ -55,7 +55,9 @@ def session(
     spark.dataSource.register(BarnabasDataSource)
     ensure_callbacks(spark)
     if problem := discovery_problem():
-        _LOG.warning("format('%s') is registered in this session, but elsewhere it is not found: %s", FORMAT, problem)
+        _LOG.warning(
+            "format('%s') is registered in this session, but other sessions do not find it: %s", FORMAT, problem
+        )
     return spark
 
 
@@ -64,15 +66,15 @@ def discovery_problem() -> str | None:
     chosen = os.environ.get("PYSPARK_DRIVER_PYTHON") or os.environ.get("PYSPARK_PYTHON") or "python3"
     found = shutil.which(chosen)
     if found is None:
-        return f"Spark would run '{chosen}', and there is no such program"
+        return f"Spark would run '{chosen}', which does not exist"
     if os.path.realpath(found) != os.path.realpath(sys.executable):
-        return f"Spark would run {found}, and the package is installed for {sys.executable}: set PYSPARK_PYTHON to that"
+        return f"Spark would run {found}, but the package is installed for {sys.executable}: set PYSPARK_PYTHON to that"
     for module in pkgutil.iter_modules():
         if module.name.startswith("pyspark_"):
             try:
                 importlib.import_module(module.name)
             except Exception as error:  # noqa: BLE001 - other people's packages may raise anything
-                return f"package {module.name} cannot be imported ({error}), which stops the discovery of all"
+                return f"package {module.name} cannot be imported ({error}), which stops Spark from finding any format"
     return None
 
 

@@ -93,7 +93,7 @@ class StreamProgress:
         except (KafkaError, NetworkFailed, TimeoutError) as error:
             problem = str(error) or "no answer in time"
             if problem != self._problem:
-                _LOG.warning("progress is not committed to group '%s': %s", self._group, problem)
+                _LOG.warning("cannot commit progress to group '%s': %s", self._group, problem)
             self._problem = problem
             return
         self._problem = ""

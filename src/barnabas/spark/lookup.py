@@ -67,7 +67,7 @@ async def find_all_partitions(cluster: Cluster, subscription: TopicChoice) -> li
     for partition in subscription.partitions:
         cluster.view.partition(partition)
     if not found and subscription.pattern is not None:
-        _LOG.warning("no topic name contains a match of %s yet", subscription.pattern)
+        _LOG.warning("no topic matches %s yet", subscription.pattern)
     return found
 
 
@@ -86,8 +86,8 @@ async def resolve_start(
         late = [partition for partition, offset in listed.items() if offset is None]
         if late and not options.is_latest_when_no_time_matches:
             raise InvalidSetting(
-                f"{', '.join(map(str, late))} has no record as late as the starting time; set the option "
-                "'startingOffsetsByTimestampStrategy' to latest to begin behind the last one then"
+                f"{', '.join(map(str, late))} has no record at or after the starting time; set the option "
+                "'startingOffsetsByTimestampStrategy' to latest to begin after the last record in that case"
             )
         ends = await end_offsets(cluster, late, isolation) if late else {}
         return {one: ends[one] if offset is None else offset.offset for one, offset in listed.items()}
@@ -97,7 +97,7 @@ async def resolve_start(
         for partition, offset in sorted(offsets.items()):
             if not first[partition] <= offset <= last[partition]:
                 kept = f"from {first[partition]} to {last[partition]}"
-                on_loss(f"{partition}: 'startingOffsets' says {offset}, and the log has offsets {kept}")
+                on_loss(f"{partition}: 'startingOffsets' says {offset}, but the log has offsets {kept}")
                 offsets[partition] = min(max(offset, first[partition]), last[partition])
     return offsets
 

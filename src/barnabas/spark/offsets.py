@@ -148,11 +148,12 @@ def describe_losses(start: Mapping[TopicPartition, Offset], end: Mapping[TopicPa
     for partition in sorted(start):
         if partition not in end:
             losses.append(
-                f"{partition} is gone: it was read up to offset {start[partition]}, and what followed is lost"
+                f"{partition} does not exist any more: it was read up to offset {start[partition]}, and the records "
+                "after that are lost"
             )
         elif end[partition] < start[partition]:
             losses.append(
-                f"{partition} ends at offset {end[partition]}, but was read up to {start[partition]}: "
-                "the topic was deleted and made again, or its log was truncated"
+                f"{partition} ends at offset {end[partition]}, but was read up to {start[partition]}: the topic was "
+                "deleted and recreated, or its log was truncated"
             )
     return losses

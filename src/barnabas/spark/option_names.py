@@ -88,7 +88,7 @@ CONSUMER_SETTINGS_WITHOUT_EFFECT: Final = (
 """Accepted, so that a query moves over as it is; nothing here would work differently by them."""
 
 REFUSED_SETTINGS: Final[Mapping[str, str]] = {
-    "auto.offset.reset": "Spark keeps the offsets: say by 'startingOffsets' where a new query begins",
+    "auto.offset.reset": "Spark keeps the offsets: set 'startingOffsets' to choose where a new query begins",
     "enable.auto.commit": "Spark keeps the offsets, and progress is committed to 'kafka.group.id' by itself",
     "interceptor.classes": "Java classes cannot run here",
     "key.deserializer": "keys are binary: cast them in the query",

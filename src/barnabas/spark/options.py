@@ -109,7 +109,7 @@ def parse_source_options(given: Mapping[str, str], *, is_streaming: bool) -> Sou
     names.check_names(options, names.SOURCE_OPTIONS, settings, names.REFUSED_SETTINGS)
     for name in names.BATCH_ONLY:
         if is_streaming and name.lower() in options:
-            raise InvalidSetting(f"option '{name}' is for batches: a stream has no end")
+            raise InvalidSetting(f"option '{name}' is only for batch queries: a stream has no end")
     reader = OptionReader(options)
     isolation = reader.isolation()
     start = reader.bound("starting", EARLIEST if not is_streaming else LATEST)

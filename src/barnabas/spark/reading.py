@@ -29,14 +29,14 @@ from barnabas.records.kernel import ColumnDecoder, scan_batches
 from barnabas.spark.offsets import OffsetRange
 from barnabas.spark.options import SourceOptions
 from barnabas.spark.rows import RowMaker
-from barnabas.spark.worker_clients import shared_client
+from barnabas.spark.worker_process import shared_client
 
 _LOG = logging.getLogger(__name__)
 
 ROWS_MIN: Final = 50_000
 BYTES_MIN: Final = 6 << 20
 BYTES_MAX: Final = 16 << 20
-HINT: Final = "set the option 'failOnDataLoss' to false to go on without them"
+HINT: Final = "set the option 'failOnDataLoss' to false to continue without them"
 
 
 class DataLost(BarnabasError):  # noqa: N818 - named as the fact that it is
@@ -76,7 +76,8 @@ def read_range(options: SourceOptions, schema: StructType, reading: OffsetRange)
                 continue
             except UnknownTopic as error:
                 loss = (
-                    f"{reading.partition} is gone, and its records from offset {reader.position} to {reading.end - 1}"
+                    f"{reading.partition} does not exist any more, nor do its records from offset {reader.position} "
+                    f"to {reading.end - 1}"
                 )
                 report_loss(f"{loss} ({error})", options.is_failing_on_data_loss)
                 break
@@ -95,7 +96,7 @@ def _after_loss(client: BlockingClient, options: SourceOptions, reading: OffsetR
     last = client.wait_for(end_offsets(client.cluster, [partition]))[partition]
     if first > offset:
         lost_to = min(first, reading.end)
-        loss = f"{partition}: the records from offset {offset} to {lost_to - 1} are gone, the log begins at {first}"
+        loss = f"{partition}: the records from offset {offset} to {lost_to - 1} were deleted, the log begins at {first}"
     else:
         lost_to = reading.end
         loss = f"{partition}: the log ends at offset {last}, so there is nothing from {offset} to {reading.end - 1}"

@@ -10,8 +10,6 @@ producer's buffer (`kafka.buffer.memory`, 32 MB). The producer stays with its Py
 after task; a failed task takes its producer with it.
 """
 
-import atexit
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -24,7 +22,7 @@ from barnabas.client.blocking import BlockingClient
 from barnabas.client.producing.producer import Producer
 from barnabas.spark.sink_columns import USED, check_schema, rows_by_topic
 from barnabas.spark.sink_options import SinkOptions, parse_sink_options
-from barnabas.spark.worker_clients import shared_client
+from barnabas.spark.worker_process import keep_producer, shared_client, take_producer
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -32,9 +30,6 @@ if TYPE_CHECKING:
 GATHERED_BYTES_MAX: Final = 16 << 20
 PARTITION_BYTES_MIN: Final = 32 << 10
 """Rows are gathered until each partition gets about this much: a request for few rows costs as much as for many."""
-
-_PRODUCERS: dict[tuple[int, SinkOptions], Producer] = {}
-"""By process, because a worker may be forked from one that has producers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +42,7 @@ class RowsWritten(WriterCommitMessage):
 def make_writer(schema: "StructType", options: Mapping[str, str], overwrite: bool) -> "BarnabasWriter":
     """InvalidSetting, on the driver, when options or columns will not do."""
     if overwrite:
-        raise InvalidSetting("a topic is only ever appended to: write with .mode('append')")
+        raise InvalidSetting("a topic can only be appended to: write with .mode('append')")
     parsed = parse_sink_options(options)
     check_schema(schema, parsed.topic)
     return BarnabasWriter(parsed)
@@ -85,33 +80,15 @@ class BarnabasStreamWriter(DataSourceStreamArrowWriter):
 def write_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> RowsWritten:
     """One task's work; returns when the cluster has every row."""
     client = shared_client(options.bootstrap, options.cluster)
-    key = (os.getpid(), options)
-    producer = _PRODUCERS.pop(key, None)
-    if producer is None:
-        producer = client.wait_for(_open_producer(client, options))
+    producer = take_producer(options.bootstrap, options.cluster, options.producer)
     try:
         rows = _send_all(client, producer, options, batches)
         client.wait_for(producer.flush())
     except BaseException:
         client.wait_for(producer.close())
         raise
-    _PRODUCERS[key] = producer
+    keep_producer(options.bootstrap, options.cluster, options.producer, producer)
     return RowsWritten(rows)
-
-
-def _close_producers() -> None:
-    """At the end of a process that ends by itself; those that Spark kills need no goodbye."""
-    while _PRODUCERS:
-        (process_id, options), producer = _PRODUCERS.popitem()
-        if process_id == os.getpid():
-            shared_client(options.bootstrap, options.cluster).wait_for(producer.close())
-
-
-atexit.register(_close_producers)
-
-
-async def _open_producer(client: BlockingClient, options: SinkOptions) -> Producer:
-    return Producer(client.cluster, options.producer)
 
 
 def _send_all(

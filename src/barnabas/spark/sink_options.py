@@ -100,7 +100,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     options = {name.lower(): value for name, value in given.items()}
     for name in SOURCE_OPTIONS:
         if name.lower() in options and name not in SINK_OPTIONS:
-            raise InvalidSetting(f"option '{name}' is for reading, and means nothing for writing")
+            raise InvalidSetting(f"option '{name}' is for reading, and has no effect on writing")
     settings = (*PRODUCER_SETTINGS, *PRODUCER_SETTINGS_WITHOUT_EFFECT)
     check_names(options, SINK_OPTIONS, settings, REFUSED_SETTINGS)
     reader = OptionReader(options)

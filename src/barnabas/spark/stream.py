@@ -57,7 +57,7 @@ from barnabas.spark.offsets import (
 from barnabas.spark.options import SourceOptions
 from barnabas.spark.reading import RangePartition, read_range, report_loss
 from barnabas.spark.watching import EndWatch
-from barnabas.spark.worker_clients import shared_client
+from barnabas.spark.worker_process import shared_client
 
 ROWS_UNLIMITED: Final = 2**63 - 1
 _WAIT_MS: Final = 500
@@ -267,7 +267,7 @@ class StreamPlanner:
             first = self._client.wait_for(lookup_first)
         for partition, offset in sorted(first.items()):
             if offset > 0:
-                lost = f"{partition} is new, and its records from offset 0 to {offset - 1} are gone already"
+                lost = f"{partition} is new, and its records from offset 0 to {offset - 1} are already deleted"
                 report_loss(lost, self._options.is_failing_on_data_loss)
         begin = {**first, **start}
         whole = [OffsetRange(one, begin[one], end[one]) for one in sorted(end)]

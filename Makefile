@@ -16,7 +16,7 @@ help:
 	@echo "make lint        ruff, mypy and import-linter alone"
 	@echo "make format      rewrite the sources in the house's format"
 	@echo "make bench       the measurements of benchmarks/"
-	@echo "make docs        rewrite the generated pages and pictures"
+	@echo "make docs        rewrite the generated pages and pictures, and build the site in build/site"
 	@echo "make sanitize    fuzz the compiled kernel under AddressSanitizer"
 	@echo "make clean       remove the environment and everything built"
 
@@ -83,6 +83,8 @@ docs: $(VENV)/.dev
 	@$(BIN)/python -m barnabas.cli.metrics_page > docs/metrics.md
 	@$(BIN)/python -m barnabas.pipelines.reference docs
 	@$(BIN)/python -m tests.unit.project.test_pictures
+	@$(BIN)/python -m sphinx -q -W --keep-going --fresh-env -c docs/site -d build/doctrees . build/site
+	@echo "the site: build/site/index.html"
 
 sanitize: $(VENV)/.dev
 	@tests/sanitizer/run.sh

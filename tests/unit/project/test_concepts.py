@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.project.test_docs_examples import LINK, split, unknown
+from tests.unit.project.test_docs_examples import split, unknown
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "concepts.md"
@@ -50,7 +50,7 @@ def top_level_tests(path: Path) -> set[str]:
 
 def mistakes(text: str) -> list[str]:
     """Everything that a text names and that does not exist."""
-    found = [link for link in LINK.findall(text) if not (PAGE.parent / link).exists()]
+    found = []
     for name in files(text):
         path, _, test = name.partition("::")
         if not (ROOT / path).exists() or ("::" in name and test not in top_level_tests(ROOT / path)):
@@ -93,10 +93,6 @@ def test_every_concept_has_code_a_command_and_a_test(concept: str) -> None:
     ],
 )
 def test_name_of_what_does_not_exist_is_a_mistake(name: str) -> None:
-    right = "`src/barnabas/replication/partition.py`, `barnabas topic list --internal`, [groups](groups.md)"
+    right = "`src/barnabas/replication/partition.py`, `barnabas topic list --internal`"
 
     assert mistakes(f"See {right} and `{name}`.") == [name]
-
-
-def test_link_to_what_does_not_exist_is_a_mistake() -> None:
-    assert mistakes("See [groups](groups.md#lag) and [nobody](nobody.md).") == ["nobody.md"]

@@ -1,4 +1,4 @@
-"""The guides in docs/examples name what there is: files and links, commands with their options, keys of pipelines."""
+"""The guides in docs/examples name what there is: files, commands with their options, keys of pipelines."""
 
 import re
 import shlex
@@ -15,7 +15,6 @@ yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: pip install 
 ROOT = Path(__file__).resolve().parents[3]
 GUIDES = sorted((ROOT / "docs" / "examples").glob("*.md"))
 BLOCK = re.compile(r"```(?P<kind>\w+)\n(?P<text>.*?)```", re.DOTALL)
-LINK = re.compile(r"\]\((?!https?:)([^)#]+)[^)]*\)")
 FILE = re.compile(r"`((?:examples|docs|src|tests)/[\w./-]+\.\w+)`")
 MODULE = re.compile(r"python -m (examples(?:\.\w+)+)")
 
@@ -26,9 +25,9 @@ def blocks(guide: Path, *kinds: str) -> list[str]:
     return [match["text"] for match in BLOCK.finditer(guide.read_text(encoding="utf-8")) if match["kind"] in kinds]
 
 
-def test_files_links_and_modules_of_a_guide_exist(guide: Path) -> None:
+def test_files_and_modules_of_a_guide_exist(guide: Path) -> None:
     text = guide.read_text(encoding="utf-8")
-    names = [ROOT / name for name in FILE.findall(text)] + [guide.parent / name for name in LINK.findall(text)]
+    names = [ROOT / name for name in FILE.findall(text)]
     names += [(ROOT / module.replace(".", "/")).with_suffix(".py") for module in MODULE.findall(text)]
     assert names
     assert [str(name) for name in names if not name.exists()] == []

@@ -23,22 +23,18 @@ from barnabas.records.batch import Codec
 from barnabas.records.builder import Header
 from barnabas.testing import Broker
 from barnabas.wire.errors import ErrorCode, KafkaError
+from tests.support.either_broker import EITHER, either_broker
 from tests.support.kafka import KafkaNode
 
 PATIENCE_SECONDS = 60
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="module", params=["barnabas", pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(scope="module", params=EITHER)
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker of each kind, one for all tests here: each makes topics of its own."""
-    if request.param == "barnabas":
-        with Broker() as broker:
-            yield broker.bootstrap
-        return
-    request.getfixturevalue("kafka")
-    with KafkaNode(tmp_path_factory.mktemp("kafka")) as node:
-        yield node.bootstrap_servers
+    with either_broker(request, tmp_path_factory) as addresses:
+        yield addresses
 
 
 @pytest.fixture

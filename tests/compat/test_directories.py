@@ -328,7 +328,7 @@ def test_broker_takes_over_a_directory_of_kafka_and_kafka_takes_it_back(
         expected = read_truth(broker.bootstrap, include_internal=False)
         assert len(expected["trimmed-0"].uncommitted) == len(truth["trimmed-0"].uncommitted) + 1000
         broker.stop()
-        assert "took over what Apache Kafka has written" in broker.log_file.read_text()
+        assert "took over the data of Apache Kafka" in broker.log_file.read_text()
     with KafkaNode(tmp_path, NODE_PROPERTIES) as node:
         found = read_truth(node.bootstrap_servers, include_internal=False)
         told = node.log_file.read_text(errors="replace")

@@ -17,8 +17,8 @@ import pytest
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from barnabas.cli.group.group_history import NOT_KEPT
-from barnabas.testing import Broker
 from tests.support.command_line import run_line
+from tests.support.either_broker import EITHER, either_broker
 from tests.support.kafka import KafkaNode, wait_until
 from tests.unit.cli.test_group_docs import PAGE, comparable
 from tests.unit.project.test_docs_commands import fill_examples
@@ -28,16 +28,11 @@ INTERRUPTED = 130
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="module", params=["barnabas", pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(scope="module", params=EITHER)
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker of each kind, one for all tests here: each makes topics and groups of its own."""
-    if request.param == "barnabas":
-        with Broker() as broker:
-            yield broker.bootstrap
-        return
-    request.getfixturevalue("kafka")
-    with KafkaNode(tmp_path_factory.mktemp("kafka")) as node:
-        yield node.bootstrap_servers
+    with either_broker(request, tmp_path_factory) as addresses:
+        yield addresses
 
 
 @pytest.fixture

@@ -75,5 +75,5 @@ def _log(process: BrokerProcess) -> str:
 def _check_log(process: BrokerProcess, seed: int) -> None:
     """A mistake of the broker's own, if there was one, is in its log with its trace."""
     log = _log(process)
-    place = max(log.find("Traceback"), log.find("mistake of the broker"))
+    place = max(log.find("Traceback"), log.find("bug in the broker"))
     assert place < 0, f"seed {seed}: {log[max(0, place - 500) : place + 4000]}"

@@ -35,3 +35,13 @@ sinks:
     parquet: table
     partition_by: page
 """
+
+COPIED_WORDS_GROUP = "words.copies"
+COPIED_WORDS = """\
+name: words
+checkpoint: checkpoint
+sources:
+  words: {topic: words, format: text, records_max_per_batch: 20}
+sinks:
+  copies: {from: words, topic: copies, format: text}
+"""

@@ -117,6 +117,6 @@ def test_unfinished_batch_is_planned_anew_when_its_limit_changes(
         run_pipeline(pipeline_session, file)
     file.write_text(file.read_text().replace("format: text", "format: text, records_max_per_batch: 10"))
     kept = run_pipeline(pipeline_session, file)
-    assert kept.told == ["sink 'kept': batch 1, which was not finished, is planned anew"]
+    assert kept.told == ["sink 'kept': batch 1, which was not finished, is planned again"]
     rows = duckdb.sql(f'SELECT value FROM read_parquet("{tmp_path}/table/*.parquet")').fetchall()
     assert sorted(int(value) for (value,) in rows) == list(range(25))

@@ -144,7 +144,7 @@ def test_schema_that_is_no_avro_is_the_files_mistake(
         "sources:\n", "sources:\n  sales:\n    topic: views\n    format: avro\n    avro_schema: sale.avsc\n"
     )
     found = check(pipeline_session, tmp_path, text)
-    assert [mistake for mistake in found if mistake.line == 8 and "is not Avro's" in mistake.message], found
+    assert [mistake for mistake in found if mistake.line == 8 and "is not an Avro schema" in mistake.message], found
 
 
 def test_package_for_avro_that_is_missing_is_found_before_a_run(
@@ -198,7 +198,7 @@ def test_column_of_another_type_than_in_the_files_that_are_there_is_refused_unle
         return [one.message for one in check(pipeline_session, tmp_path, text)]
 
     assert mistakes("CAST(1 AS int)") == mistakes("CAST(1 AS bigint)") == mistakes("CAST(1 AS smallint)") == []
-    assert mistakes("'one'") == ["sink 'archive': column 'number' is string, and int32 in the files that are there"]
+    assert mistakes("'one'") == ["sink 'archive': column 'number' is string, but int32 in the existing files"]
 
 
 def test_state_without_end_and_misspelt_settings_are_warned_about(
@@ -217,7 +217,7 @@ def test_state_without_end_and_misspelt_settings_are_warned_about(
     advice = advice_for(pipeline_session, read_pipeline(text, "views.yaml"), tmp_path)
     assert [hint.line for hint in advice] == [4, 26]
     assert "did you mean 'spark.sql.shuffle.partitions'?" in advice[0].message
-    assert "sink 'seen' keeps state for ever, to drop duplicates of views.user" in advice[1].message
+    assert "sink 'seen' keeps state forever, to drop duplicates of views.user" in advice[1].message
 
 
 def test_topics_are_not_asked_for_when_offline(pipeline_session: "SparkSession", tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_mistakes_are_lines_with_file_and_number(tmp_path: Path) -> None:
     file.write_text(VIEWS.replace("watermark:", "watermrak:").replace("from: pages", "from: page"))
     said = run_line(f"barnabas pipeline explain {file}", "127.0.0.1:1").splitlines()
     assert said[0] == f"{file}:9: source 'views' has no key 'watermrak'; did you mean 'watermark'?"
-    assert said[1] == f"{file}:27: sink 'counts' writes 'page', which is no source or step; did you mean 'pages'?"
+    assert said[1] == f"{file}:27: sink 'counts' writes 'page', which is not a source or a step; did you mean 'pages'?"
     assert said[2] == f"barnabas: {file} has 2 mistakes"
 
 

@@ -139,7 +139,7 @@ def test_java_that_is_missing_or_too_old_is_told_with_what_to_install(java_of: P
 def test_java_home_goes_before_the_path(java_of: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(java_of, "21.0.1")
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    with pytest.raises(JavaUnusable, match="JAVA_HOME is /nowhere, and has no bin/java"):
+    with pytest.raises(JavaUnusable, match="JAVA_HOME is /nowhere, which has no bin/java"):
         find_java()
 
 

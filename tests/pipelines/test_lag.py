@@ -10,6 +10,7 @@ from barnabas.testing import Broker
 from tests.pipelines.faults.in_process import RunningPipeline
 from tests.pipelines.faults.kill_points import WatchedSink
 from tests.pipelines.running import run_pipeline, write_file
+from tests.pipelines.samples import COPIED_WORDS, COPIED_WORDS_GROUP
 from tests.support.kafka import KafkaUnavailable, kafka_jars, run_tool
 
 if TYPE_CHECKING:
@@ -18,30 +19,20 @@ if TYPE_CHECKING:
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install barnabas[spark]")
 pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.timeout(900)]
 
-GROUP = "words.copies"
-PIPELINE = """\
-name: words
-checkpoint: checkpoint
-sources:
-  words: {topic: words, format: text, records_max_per_batch: 20}
-sinks:
-  copies: {from: words, topic: copies, format: text}
-"""
-
 
 def told_by_kafka(broker: Broker) -> dict[int, tuple[int, int, int]]:
     """Committed offset, end and lag of each partition, as the tool prints them."""
     said = run_tool(
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-        *("--bootstrap-server", broker.bootstrap, "--describe", "--group", GROUP),
+        *("--bootstrap-server", broker.bootstrap, "--describe", "--group", COPIED_WORDS_GROUP),
     )
-    rows = [line.split() for line in said.splitlines() if line.startswith(f"{GROUP} ")]
+    rows = [line.split() for line in said.splitlines() if line.startswith(f"{COPIED_WORDS_GROUP} ")]
     return {int(row[2]): (int(row[3]), int(row[4]), int(row[5])) for row in rows}
 
 
 def last_progress_ends(session: "SparkSession") -> dict[int, int]:
     """The end offsets of the query's last progress, as Spark reports it."""
-    (query,) = [query for query in session.streams.active if query.name == GROUP]
+    (query,) = [query for query in session.streams.active if query.name == COPIED_WORDS_GROUP]
     progress = query.lastProgress
     assert progress is not None
     ends = json.loads(progress["sources"][0]["endOffset"])["words"]
@@ -63,7 +54,7 @@ def test_lag_by_kafkas_tool_equals_latest_minus_the_end_of_the_last_progress(
     broker.create_topic("copies")
     broker.append("words", [b"word"] * 50)
     broker.append("words", [b"word"] * 31, partition=1)
-    file = write_file(tmp_path, PIPELINE, broker)
+    file = write_file(tmp_path, COPIED_WORDS, broker)
     sink = WatchedSink("copies", tmp_path / "checkpoint", "copies")
 
     with RunningPipeline(pipeline_session, file) as running:

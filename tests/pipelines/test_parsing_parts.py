@@ -31,7 +31,7 @@ SCHEMA: dict[str, Any] = {
     [
         (b"{oops", "the value is not JSON"),
         (b"\xff\xfe{}", "the value is not UTF-8 text"),
-        (b"[1]", "no object"),
+        (b"[1]", "not an object"),
         (b'{"age": "old"}', "field 'age' cannot be read as int: \"old\""),
         (b'{"at": "never"}', "field 'at' cannot be read as timestamp"),
         (b'{"tags": 3}', "field 'tags' cannot be read as array<string>: 3"),

@@ -151,7 +151,7 @@ def test_change_of_the_streams_goes_on_where_they_are_bound_by_name(
         assert found == []
     else:
         (message,) = found
-        assert "sink 'all_times' cannot go on from its checkpoint: it read orders, then returns, and now" in message
+        assert "sink 'all_times' cannot continue from its checkpoint: it read orders, then returns, and now" in message
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_renamed_source_is_refused_because_it_would_be_read_again(
     )
     messages = [mistake.message for mistake in check(pipeline_session, tmp_path, changed)]
     assert any("source 'returns' is now called 'refunds'" in message for message in messages), messages
-    assert any("another 'parquet' too, because all rows are then written once more" in message for message in messages)
+    assert any("another 'parquet' too, because all rows are then written again" in message for message in messages)
 
 
 def test_damaged_plan_is_said_with_its_place(pipeline_session: "SparkSession", tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_changed_stateful_step_is_refused_and_stateless_change_goes_on(
     changed = VIEWS.replace("count(*) AS n", "sum(1) AS n")
     with pytest.raises(
         InvalidPipeline,
-        match=r"pipeline\.yaml:22: sink 'counts' cannot go on from its checkpoint: step 'pages': .*count",
+        match=r"pipeline\.yaml:22: sink 'counts' cannot continue from its checkpoint: step 'pages': .*count",
     ):
         run_pipeline(pipeline_session, write_file(tmp_path, changed, broker))
     other_topic = VIEWS.replace("    topic: views\n", "    topic: counts\n")
@@ -266,7 +266,7 @@ def test_failing_query_says_why_and_starts_again_with_longer_pauses(
         "query strict.kept failed: sink 'kept' (line 7): source 'numbers': the value does not fit the schema (json);"
         " the record is numbers-0 at offset 1; see 'on_error' and 'dead_letter'"
     )
-    assert kept.told == [f"{reason}; it starts again in {seconds} s" for seconds in (1, 2)]
+    assert kept.told == [f"{reason}; it restarts in {seconds} s" for seconds in (1, 2)]
     with pytest.raises(QueryFailed, match="the record is numbers-0 at offset 1"):
         run_pipeline(pipeline_session, file)
     assert not any((tmp_path / "table").glob("*.parquet"))

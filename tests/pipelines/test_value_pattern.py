@@ -74,8 +74,8 @@ def test_keys_that_do_not_belong_together_are_mistakes(before: str, after: str, 
 @pytest.mark.parametrize(
     ("before", "after", "mistake"),
     [
-        (r"(?<n>\S+)", r"(?<n>\S+", "8: source 'lines': the pattern is no regular expression: Unclosed group"),
-        ("(?<n>", "(?<m>", "8: source 'lines': the pattern has a group 'm', which is no column of the schema"),
+        (r"(?<n>\S+)", r"(?<n>\S+", "8: source 'lines': the pattern is not a regular expression: Unclosed group"),
+        ("(?<n>", "(?<m>", "8: source 'lines': the pattern has a group 'm', which is not a column of the schema"),
         (
             "day date",
             "day date, dy int",

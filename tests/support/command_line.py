@@ -8,6 +8,7 @@ from io import BytesIO, TextIOWrapper
 from unittest.mock import patch
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from barnabas.cli import main
 
@@ -49,3 +50,21 @@ class _Kept(BytesIO):
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
         return self._target.write(data)
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(main.make_app(), list(arguments))
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Through the entry point, which is where errors become lines."""
+    status = main.run(list(arguments))
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def assert_no_broker_answers(capsys: pytest.CaptureFixture[str], nobody: str, command: list[str]) -> None:
+    """The command says so in one line, with what to do."""
+    status, out, err = run(capsys, *command, "--bootstrap", nobody)
+    assert (status, out) == (1, "")
+    assert err == f"barnabas: no broker answers at {nobody}; start one with 'barnabas up'\n"

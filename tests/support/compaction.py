@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from random import Random
 
 from barnabas.base.clock import ManualClock
@@ -13,6 +14,7 @@ from barnabas.records.builder import BatchBuilder, Record
 from barnabas.records.control import EndTransactionMarker, build_marker
 from barnabas.records.reader import read_records
 from barnabas.sim.disk import SimulatedDisk
+from barnabas.storage.checkpoints import CLEANER_OFFSETS
 from barnabas.storage.compaction.cleaner import LogCleaner
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.recovery import open_log
@@ -22,6 +24,7 @@ from barnabas.storage.segment.handles import Handles
 from barnabas.storage.settings import LogConfig, LogManagerConfig
 
 DIRECTORY = "/data"
+CHECKPOINT = f"{DIRECTORY}/{CLEANER_OFFSETS}"
 PARTITION = TopicPartition("accounts", 0)
 RETENTION_MS = 10_000
 COMPACTED = LogConfig(
@@ -187,3 +190,12 @@ def read_batches(log: Log) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 def simulated(seed: int = 0) -> SimulatedDisk:
     return SimulatedDisk(Random(seed), strict=False)
+
+
+def suffixed_names(accounts: CompactedLog) -> list[str]:
+    return suffixed(accounts.files)
+
+
+def suffixed(disk: FileSystem) -> list[str]:
+    names = disk.list(f"{DIRECTORY}/{PARTITION}")
+    return [name for name in names if PurePosixPath(name).suffix in (".cleaned", ".swap", ".deleted")]

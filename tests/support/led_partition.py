@@ -1,7 +1,7 @@
 """One partition over a log on a simulated disk, led as a test likes, with a tick that the test lets write."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from barnabas.base.clock import ManualClock
@@ -15,6 +15,7 @@ from barnabas.storage.log.log import Log
 from barnabas.storage.settings import LogConfig
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.log_model import data_batch
+from tests.support.network import run
 from tests.support.played_replies import PlayedReplies
 from tests.support.simulated_log import PARTITION, SimulatedLog
 
@@ -107,3 +108,16 @@ class Told:
         if error is None:
             return "committed"
         return error.code if isinstance(error, KafkaError) else type(error)
+
+
+ALL, LEADER, NOBODY = -1, 1, 0
+TIMED_OUT, NOT_LEADER = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER
+WITH_FOLLOWER = (BROKER, 2)
+
+
+def scenario(main: Callable[[], Coroutine[None, None, None]]) -> Callable[[], None]:
+    def test() -> None:
+        run(main())
+
+    test.__name__, test.__doc__ = main.__name__, main.__doc__
+    return test

@@ -1,16 +1,18 @@
 """Log managers for tests: small settings, no waiting, one thread."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 from uuid import UUID
 
-from barnabas.base.clock import Clock
+from barnabas.base.clock import Clock, ManualClock
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import split_batches
 from barnabas.records.builder import BatchBuilder
 from barnabas.records.reader import read_records
+from barnabas.sim.disk import SimulatedDisk
+from barnabas.storage.checkpoints import read_offsets
 from barnabas.storage.directories.manager import LogManager
 from barnabas.storage.directories.opening import OpeningReport
 from barnabas.storage.log.log import Log
@@ -25,6 +27,10 @@ PAYMENTS = TopicPartition("payments", 0)
 
 EAGER = LogConfig(flush_messages=1, file_delete_delay_ms=1000)
 """Every write asks for a flush."""
+LAZY = LogConfig(file_delete_delay_ms=1000)
+
+A, B = "/a", "/b"
+"""Paths of directories on a simulated disk."""
 
 
 def make_manager(
@@ -86,3 +92,33 @@ def read_values(log: Log) -> list[bytes | None]:
                     offset = record.offset + 1
         part.release()
     return values
+
+
+def recovery_points(disk: SimulatedDisk, path: str = A) -> dict[TopicPartition, int]:
+    return read_offsets(disk, f"{path}/recovery-point-offset-checkpoint")
+
+
+def served(manager: LogManager, partition: TopicPartition) -> Log:
+    log = manager.get(partition)
+    assert log is not None
+    return log
+
+
+def checkpoint(manager: LogManager, clock: ManualClock) -> None:
+    clock.advance(60_000)
+    manager.run_due_work()
+
+
+def power_loss_within(disk: SimulatedDisk, calls: int, act: Callable[[], object]) -> SimulatedDisk:
+    """Returns what is left when the power fails after N calls to the disk, or at the end if there are fewer."""
+    images: list[SimulatedDisk] = []
+    countdown = iter(range(calls, -1, -1))
+
+    def at_call(operation: str, path: str) -> None:
+        if next(countdown, None) == 0:
+            images.append(disk.power_loss_image())
+
+    disk.before_call = at_call
+    act()
+    disk.before_call = None
+    return images[0] if images else disk.crash()

@@ -35,6 +35,9 @@ from barnabas.storage.settings import LogConfig
 ORDERS = TopicPartition("orders", 0)
 START_MS = 1_700_000_000_000
 PRODUCER_ID = 7
+FIRST = "00000000000000000000"
+SECOND = "00000000000000000010"
+"""The names of the segments, without their endings."""
 
 
 def open_sample(directory: Path, *, config: LogConfig | None = None, was_clean: bool = False) -> Log:

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+import pytest
+
 from barnabas.base.clock import ManualClock
 from barnabas.base.ids import TopicPartition
 from barnabas.records.batch import Codec
@@ -14,10 +16,12 @@ from barnabas.storage.log.staging import Appended
 from barnabas.storage.producers.producer_state import Origin
 from barnabas.storage.segment.handles import Handles
 from barnabas.storage.settings import LogConfig
+from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.log_model import data_batch, marker_batch
 
 PARTITION = TopicPartition("orders", 0)
 DIRECTORY = "data/orders-0"
+SMALL = LogConfig(segment_bytes=300, index_interval_bytes=0, file_delete_delay_ms=50)
 
 
 @dataclass
@@ -108,3 +112,14 @@ def restart(log: Log, offset: int) -> None:
 
 def path(name: str) -> str:
     return f"{DIRECTORY}/{name}"
+
+
+def filled(orders: SimulatedLog, batches: int = 6) -> SimulatedLog:
+    for _ in range(batches):
+        orders.append(2, value_bytes=20)
+        orders.clock.advance(10)
+    return orders
+
+
+def code_of(raised: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
+    return raised.value.code

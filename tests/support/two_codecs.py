@@ -4,10 +4,11 @@ A frame here is what follows the length prefix, as in `barnabas.wire.framing`.
 """
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -15,9 +16,11 @@ from barnabas.base.buffers import Buffer
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.codecs import COMPILED, REFERENCE, Codecs, Declined, DecodedFrame
 from barnabas.wire.commit import decode_commit
+from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.fetch import FetchPiece, decode_fetch
 from barnabas.wire.framing import parse_request_header
-from barnabas.wire.primitives import NO_TAGGED_FIELDS, tagged_fields
+from barnabas.wire.leaders import NodeEndpoint
+from barnabas.wire.primitives import INT32, NO_TAGGED_FIELDS, tagged_fields
 from barnabas.wire.produce import decode_produce
 
 CORRELATION_ID = 71
@@ -26,6 +29,10 @@ NAMES = ("", "o", "größer", "n" * 126, "n" * 127, "n" * 249, "ä" * 124)
 LONG_NAMES = ("n" * 250, "ä" * 125, "n" * 20_000, "\ufffd" * 20_000)
 """Longer than a topic's name may be, and longer than any text may be."""
 ANY_TAGS = tagged_fields([(99, b"from a newer client")])
+TOPIC_ID = UUID("0c8cf7a6-2f4f-4a8d-9a7e-5a3f6a1d2b3c")
+OTHER_ID = UUID("7e5a3f6a-9a7e-4a8d-2f4f-0c8cf7a61d2b")
+ENDPOINTS = (NodeEndpoint(2, "klamm", 9092, "north"), NodeEndpoint(3, "", -1, None))
+NOT_A_COUNT = (b"\xff" * 5, b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x80\x01")
 CHANGES = (0, 1, 2, 0x7F, 0x80, 0xFF)
 TOO_MANY = [
     pytest.param([501], id="partitions"),
@@ -57,6 +64,11 @@ def shown(text: str | bytes | None) -> str:
 
 def versions(api_key: ApiKey) -> range:
     return range(APIS[api_key].version_min, APIS[api_key].version_max + 1)
+
+
+def topic_keys(topic_id_from: int, version: int) -> tuple[str | bytes, str | bytes]:
+    """Two topics as the version names them: by name, or by id."""
+    return (TOPIC_ID.bytes, OTHER_ID.bytes) if version >= topic_id_from else ("orders", "größer")
 
 
 def frame_of(
@@ -94,6 +106,39 @@ def taken(api_key: ApiKey, frame: Buffer) -> Any:
     found = read_alike(api_key, frame)
     assert not isinstance(found, Declined), found.name
     return found[3]
+
+
+def taken_with_header(api_key: ApiKey, frame: Buffer, version: int, client_id: str | bytes | None) -> Any:
+    """The request of a frame that is taken, with the header that it must have."""
+    found = read_alike(api_key, frame)
+    assert not isinstance(found, Declined), found.name
+    text = client_id.decode("utf-8", "replace") if isinstance(client_id, bytes) else client_id or ""
+    assert found[:3] == (version, CORRELATION_ID, text)
+    return found[3]
+
+
+def assert_any_buffer_is_taken(api_key: ApiKey, frame: bytes) -> None:
+    decode = compiled().frame_decoders[api_key]
+    assert decode(frame) == decode(bytearray(frame)) == decode(memoryview(frame)) == read_by_reference(frame)
+
+
+def assert_starts_decline(api_key: ApiKey, frame: bytes, starts: Iterable[bytes]) -> None:
+    """Each of `starts`, in place of the API key and the version, is not for this decoder."""
+    for start in starts:
+        assert read_alike(api_key, start + frame[4:]) is Declined.VERSION
+
+
+def assert_tags_decline(api_key: ApiKey, tagged: bytes, untagged: bytes) -> None:
+    """The reference reads the same from both; the compiled decoder leaves the tagged one to it."""
+    assert read_alike(api_key, tagged) is Declined.FIELD
+    assert read_by_reference(tagged)[3] == taken(api_key, untagged)
+
+
+def assert_refused(api_key: ApiKey, frame: bytes, reason: Declined) -> None:
+    """By both: the compiled decoder declines it for this reason, and the reference cannot read it."""
+    assert read_alike(api_key, frame) is reason
+    with pytest.raises(MalformedRequest):
+        read_by_reference(frame)
 
 
 def assert_cuts_and_additions_decline(api_key: ApiKey, frame: bytes) -> None:
@@ -157,6 +202,12 @@ def assert_written_alike(write: Callable[[Codecs], bytes | list[FetchPiece]]) ->
     assert sent(by_compiled) == sent(by_reference)
     assert _ranges(by_compiled) == _ranges(by_reference)
     return sent(by_compiled)
+
+
+def assert_framed(frame: bytes, correlation_id: int) -> None:
+    """It begins with its length and the correlation id."""
+    assert INT32.unpack_from(frame) == (len(frame) - 4,)
+    assert INT32.unpack_from(frame, 4) == (correlation_id,)
 
 
 def _ranges(frame: bytes | list[FetchPiece]) -> list[int]:

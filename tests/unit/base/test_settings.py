@@ -163,7 +163,7 @@ def test_unknown_setting_that_resembles_none_is_refused_without_a_guess() -> Non
 @pytest.mark.parametrize("name", ["remote.storage.enable", "remote.log.copy.disable"])
 def test_tiered_storage_setting_at_its_default_is_accepted_and_otherwise_refused(name) -> None:
     assert LogConfig.from_settings({name: "false"}) == LogConfig()
-    with pytest.raises(InvalidSetting, match="Barnabas has no tiered storage; leave it out or at false"):
+    with pytest.raises(InvalidSetting, match="Barnabas has no tiered storage; leave it out or set it to false"):
         LogConfig.from_settings({name: "true"})
 
 

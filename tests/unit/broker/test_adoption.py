@@ -101,8 +101,8 @@ def test_topics_with_ids_settings_and_records_are_taken_over(kafkas: Path, caplo
     asyncio.run(main())
     said = [record.getMessage() for record in caplog.records if "adoption" in record.name]
     assert said == [
-        f"took over what Apache Kafka has written to {kafkas}: cluster {kraft.CLUSTER_ID}, topics: 2, partitions: 3",
-        "the setting remote.storage.enable=true of topic orders is left out: Barnabas does not have it",
+        f"took over the data of Apache Kafka in {kafkas}: cluster {kraft.CLUSTER_ID}, topics: 2, partitions: 3",
+        "the setting remote.storage.enable=true of topic orders is skipped: Barnabas does not have it",
     ]
 
 
@@ -220,9 +220,9 @@ def test_directory_of_another_node_is_refused(kafkas: Path) -> None:
         (
             [*RECORDS, partition_record(LETTERS, 1, directories=(ELSEWHERE,))],
             CannotAdopt,
-            r"letters-1 must be in another log directory: name all log\.dirs",
+            r"letters-1 must be in another log directory: give all log\.dirs",
         ),
-        ([*RECORDS, kraft.frame(3, 9, b"")], UnreadableKafkaMetadata, "a newer Kafka has written the metadata log"),
+        ([*RECORDS, kraft.frame(3, 9, b"")], UnreadableKafkaMetadata, "the metadata log was written by a newer Kafka"),
     ],
     ids=["replicas elsewhere", "directory elsewhere", "newer Kafka"],
 )

@@ -88,7 +88,7 @@ def test_records_that_cannot_be_read_do_not_keep_groups_from_loading(
             assert await committed(broker) == 7
             assert await broker.commit(8) is ErrorCode.none
         [line] = [record for record in caplog.records if record.levelno >= logging.ERROR]
-        assert f"0 damaged batches and 2 records, the first at offset {bad}" in line.getMessage()
+        assert f"(damaged batches: 0, records: 2), the first at offset {bad}" in line.getMessage()
 
     run(scenario())
 

@@ -127,13 +127,13 @@ def test_partitions_of_a_directory_that_was_not_named_are_missed(two: tuple[Path
     async def main() -> None:
         async with served_broker(two[0], has_metadata_file=True, log_dirs=log_dirs(two)) as broker:
             await broker.create("orders", 4)
-        with pytest.raises(MetadataLost, match=f"{FILE_NAME} is in {two[0]}: name that directory first"):
+        with pytest.raises(MetadataLost, match=f"{FILE_NAME} is in {two[0]}: give that directory first"):
             async with served_broker(two[0], has_metadata_file=True, log_dirs=log_dirs((two[1], two[0]))):
                 pass
-        with pytest.raises(MetadataLost, match="name that directory first"):
+        with pytest.raises(MetadataLost, match="give that directory first"):
             rebuild_in(two[1], two[0])
         (two[0] / FILE_NAME).unlink()
-        with pytest.raises(CannotRebuild, match="name all log directories"):
+        with pytest.raises(CannotRebuild, match="give all log directories"):
             rebuild_in(two[0])
         assert not (two[0] / FILE_NAME).exists()
         assert rebuild_in(*two, dry_run=True).metadata.topics[0].found_count == 4

@@ -58,7 +58,7 @@ def test_kafkas_own_configuration_file_is_understood() -> None:
         "transaction.state.log.replication.factor",
         "transaction.state.log.min.isr",
     ]
-    assert listener == "the listener CONTROLLER is left out: Barnabas needs no connections between controllers"
+    assert listener == "the listener CONTROLLER is ignored: Barnabas needs no connections between controllers"
 
 
 def test_unknown_setting_is_said_with_the_nearest_right_one() -> None:

@@ -32,7 +32,7 @@ def test_demo_produces_consumes_kills_and_loses_nothing(
         "consumed",
         "stopped",
     ]
-    assert lines[-1] == "All 40,000 records were there, each once and in order."
+    assert lines[-1] == "All 40,000 records arrived, each once and in order."
 
 
 def test_consuming_notices_records_that_were_not_produced(barnabas_broker: Broker) -> None:
@@ -44,7 +44,7 @@ def test_consuming_notices_records_that_were_not_produced(barnabas_broker: Broke
         async with Cluster(barnabas_broker.bootstrap) as cluster:
             await demo.consume(cluster, 0, 2, ignore)
 
-    with pytest.raises(demo.DemoFailed, match="the value_data of the records from 0 on are not what was produced"):
+    with pytest.raises(demo.DemoFailed, match="the value_data of the records from 0 on differ from what was produced"):
         asyncio.run(consume())
 
 

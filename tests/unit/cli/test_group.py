@@ -33,7 +33,8 @@ from barnabas.groups.effects import Cause, MemberRef, Outcome, Reason, Rebalance
 from barnabas.groups.history import GroupHistory
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.leaders import NodeEndpoint
-from tests.unit.cli.test_remote import nobody, run
+from tests.support.command_line import assert_no_broker_answers, run
+from tests.unit.cli.test_remote import nobody
 
 __all__ = ["nobody"]
 
@@ -55,9 +56,7 @@ COMMANDS = [
 def test_command_without_a_broker_says_how_to_start_one(
     capsys: pytest.CaptureFixture[str], nobody: str, command: list[str]
 ) -> None:
-    status, out, err = run(capsys, *command, "--bootstrap", nobody)
-    assert (status, out) == (1, "")
-    assert err == f"barnabas: no broker answers at {nobody}; start one with 'barnabas up'\n"
+    assert_no_broker_answers(capsys, nobody, command)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +72,8 @@ def test_command_without_a_broker_says_how_to_start_one(
         (["reset", "g", "--from-file", "x.csv", "-t", "a"], "--from-file names the partitions itself"),
         (["reset", "g", "--from-file", "/no/such.csv"], "cannot read /no/such.csv: No such file or directory"),
         (["reset", "g", "-t", "a:x", "--to-latest"], "--topic wants TOPIC or TOPIC:PARTITION,PARTITION, not 'a:x'"),
-        (["reset", "g", "-t", "a", "--to-time", "42"], "--to-time '42' is no time; say 2026-11-15T10:30"),
-        (["reset", "g", "-t", "a", "--to-time", "soon"], "--to-time 'soon' is no time"),
+        (["reset", "g", "-t", "a", "--to-time", "42"], "--to-time '42' is not a time; write 2026-11-15T10:30"),
+        (["reset", "g", "-t", "a", "--to-time", "soon"], "--to-time 'soon' is not a time"),
         (
             ["reset", "g", "-t", "a", "--by-duration", "1 day"],
             "--by-duration wants an ISO 8601 duration such as PT1H30M",
@@ -98,8 +97,11 @@ def test_mistake_is_told_in_one_line_before_anything_is_done(
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--from", "42"], "a group goes on where it stopped: with --group, --from is beginning or end"),
-        (["--partition", "0"], "the group's members share the partitions out; leave out --partition, or --group"),
+        (
+            ["--from", "42"],
+            "a group continues at its committed offsets: with --group, --from can only be beginning or end",
+        ),
+        (["--partition", "0"], "a group assigns the partitions to its members; leave out --partition or --group"),
     ],
 )
 def test_consume_of_a_group_refuses_what_only_a_lone_reader_may_choose(
@@ -329,7 +331,7 @@ def test_history_is_told_with_likely_cause_and_change(capsys: pytest.CaptureFixt
     assert lines[1] == '  w-1-7f3a (10.0.0.7) left: "consumer poll timeout has expired"'
     assert lines[2].startswith("    likely: processing what one poll returned took longer than max.poll.interval.ms")
     assert lines[3].startswith("    change: raise max.poll.interval.ms, or lower max.poll.records")
-    assert lines[4].endswith("generation 2 went on without a rebalance")
+    assert lines[4].endswith("generation 2 continued without a rebalance")
 
 
 def test_history_for_tools_holds_facts_sentences_and_advice() -> None:
@@ -340,7 +342,7 @@ def test_history_for_tools_holds_facts_sentences_and_advice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("history", "line"), [(None, NOT_KEPT), (GroupHistory("billing"), "no rebalance is remembered for this group")]
+    ("history", "line"), [(None, NOT_KEPT), (GroupHistory("billing"), "no rebalance is recorded for this group")]
 )
 def test_history_that_is_not_there_is_a_remark(
     capsys: pytest.CaptureFixture[str], history: GroupHistory | None, line: str

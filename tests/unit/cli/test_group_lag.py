@@ -98,7 +98,7 @@ def test_offset_that_was_deleted_counts_from_the_start_of_the_log(broker: Broker
 
 def test_topic_that_is_gone_is_unknown(broker: Broker) -> None:
     (gone, beside) = measure(broker, {TopicPartition("gone", 0): 3, ORDERS: 0})
-    assert (numbers(gone), gone.note) == ((None, None), "the partition is gone, or has no leader")
+    assert (numbers(gone), gone.note) == ((None, None), "the partition was deleted, or has no leader")
     assert numbers(beside) == (0, 0)
 
 
@@ -127,10 +127,10 @@ def test_second_look_fetches_only_what_moved(broker: Broker) -> None:
     ("committed", "start", "end", "lag", "behind_ms", "note"),
     [
         (None, 0, 5, None, None, "nothing is committed"),
-        (3, None, None, None, None, "the partition is gone, or has no leader"),
+        (3, None, None, None, None, "the partition was deleted, or has no leader"),
         (5, 0, 5, 0, 0, ""),
         (3, 0, 5, 2, None, ""),
-        (9, 0, 5, None, None, "the log ends before the committed offset, at 5; was the topic made anew?"),
+        (9, 0, 5, None, None, "the log ends before the committed offset, at 5; was the topic recreated?"),
         (4, 5, 9, 4, None, "1 offset deleted before being read"),
         (3, 5, 5, 0, 0, "2 offsets deleted before being read"),
     ],

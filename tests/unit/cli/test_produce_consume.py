@@ -195,7 +195,7 @@ def test_topic_that_is_not_there_is_made_where_the_broker_does_that(broker: Brok
 @pytest.mark.parametrize(
     ("command", "status", "said"),
     [
-        ("produce closed", 1, b"barnabas: there is no standard input; name a FILE\n"),
+        ("produce closed", 1, b"barnabas: there is no standard input; give a FILE\n"),
         ("topic delete closed", 0, b""),
     ],
 )
@@ -226,7 +226,7 @@ def test_empty_input_sends_nothing(broker: Broker) -> None:
         ("--from end", ""),
         ("--from @1700000000250", "3 4"),
         ("--from 2023-11-14T22:13:20.1Z", "1 2 3 4"),
-        ("--from '1 day ago'", "topic 'timed' has no record as new as that"),
+        ("--from '1 day ago'", "topic 'timed' has no record at or after that time"),
         ("-n 2", "0 1"),
         ("--from 1 -n 1 --committed", "1"),
         ("--partition 0", "0 1 2 3 4"),

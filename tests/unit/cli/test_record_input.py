@@ -69,7 +69,7 @@ def test_json_value_that_is_no_text_is_its_json(value: str, text: bytes) -> None
         (b"", "not JSON"),
         (b"\xff", "not JSON"),
         (b"[]", "not a JSON object"),
-        (b'{"valu": 1}', "unknown field 'valu'; there are headers, key, partition, timestamp, value"),
+        (b'{"valu": 1}', "unknown field 'valu'; known fields are headers, key, partition, timestamp, value"),
         (b'{"key": {"base64": "%"}}', "key: not base64"),
         (b'{"headers": 5}', "headers: neither"),
         (b'{"headers": [[1, "x"]]}', "headers: a name is not text"),

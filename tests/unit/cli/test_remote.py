@@ -4,10 +4,10 @@ import socket
 
 import pytest
 
-from barnabas.cli import main
 from barnabas.cli.remote import error_line
 from barnabas.client.errors import UnknownTopic
 from barnabas.wire.errors import ErrorCode, KafkaError
+from tests.support.command_line import assert_no_broker_answers, run
 
 COMMANDS = [
     ["topic", "create", "orders"],
@@ -31,19 +31,11 @@ def nobody() -> str:
         return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    status = main.run(list(arguments))
-    printed = capsys.readouterr()
-    return status, printed.out, printed.err
-
-
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_command_without_a_broker_says_how_to_start_one(
     capsys: pytest.CaptureFixture[str], nobody: str, command: list[str]
 ) -> None:
-    status, out, err = run(capsys, *command, "--bootstrap", nobody)
-    assert (status, out) == (1, "")
-    assert err == f"barnabas: no broker answers at {nobody}; start one with 'barnabas up'\n"
+    assert_no_broker_answers(capsys, nobody, command)
 
 
 def test_address_comes_from_the_environment(
@@ -60,15 +52,18 @@ def test_address_comes_from_the_environment(
         (["topic", "list", "-b", "[::1]:1"], "no broker answers at [::1]:1"),
         (
             ["topic", "list", "-b", "::1:9092"],
-            "not an address of the form HOST:PORT: '::1:9092' (an IPv6 address",
+            "not an address of the form HOST:PORT: '::1:9092' (put an IPv6 address",
         ),
         (["topic", "alter", "orders"], "nothing to change; give --partitions, --set or --unset"),
         (["topic", "create", "orders", "--set", "x"], "--set wants NAME=VALUE, not 'x'"),
         (["produce", "orders", "--header", "=x"], "--header wants NAME=VALUE, not '=x'"),
         (["produce", "orders", "/nowhere/at/all"], "cannot read /nowhere/at/all: No such file or directory"),
         (["consume", "orders", "--json", "--format", "x"], "give --format or --json, not both"),
-        (["consume", "orders", "--format", "{x}"], "--format: no field {x}; there are topic, partition, offset"),
-        (["consume", "orders", "--from", "never"], "--from 'never' is no place to begin"),
+        (
+            ["consume", "orders", "--format", "{x}"],
+            "--format: unknown field {x}; known fields are topic, partition, offset",
+        ),
+        (["consume", "orders", "--from", "never"], "--from 'never' is not a place to start"),
     ],
 )
 def test_mistake_is_told_in_one_line_before_anything_is_done(

@@ -11,7 +11,7 @@ from socketserver import TCPServer
 import pytest
 
 from barnabas.cli import remote
-from tests.unit.cli.test_remote import run
+from tests.support.command_line import run
 from tests.unit.net.test_sending import tls_contexts
 
 __all__ = ["tls_contexts"]
@@ -83,6 +83,6 @@ def test_peer_that_never_answers_is_waited_for_aloud(
     waiting, failed = err.splitlines()
     assert waiting == f"waiting for an answer from {address}"
     assert failed == (
-        f"barnabas: no broker answers at {address} ({address} takes connections, but does not answer);"
+        f"barnabas: no broker answers at {address} ({address} accepts connections, but does not answer);"
         " is that the address of a broker? 'barnabas up' starts one"
     )

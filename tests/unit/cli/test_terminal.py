@@ -7,8 +7,8 @@ import pytest
 
 from barnabas.cli import main
 from barnabas.testing import Broker
+from tests.support.command_line import run
 from tests.support.terminal import Terminal
-from tests.unit.cli.test_remote import run
 
 GROUPS = [name for name in main.COMMANDS if name not in ("up", "produce", "consume")]
 

@@ -62,7 +62,7 @@ def test_records_before_a_place_are_deleted(
     assert first_values(broker, topic) == firsts
     again = run_line(f"barnabas topic delete-records {topic} {options}", broker.bootstrap)
     if "-1" not in options:
-        assert again == f"topic '{topic}' has no records there\n"
+        assert again == f"topic '{topic}' has no records to delete\n"
 
 
 def test_json_tells_each_partition(broker: Broker, topic: str) -> None:

@@ -152,8 +152,8 @@ def test_up_with_kafkas_own_configuration_file_starts_a_broker(tmp_path: Path) -
         process.terminate()
         _, log = process.communicate(timeout=STOP_SECONDS_MAX)
 
-    assert "server.properties: the listener CONTROLLER is left out" in log
-    assert "server.properties: advertised.listeners has no effect: --listen says where to serve" in log
+    assert "server.properties: the listener CONTROLLER is ignored" in log
+    assert "server.properties: advertised.listeners has no effect: --listen takes its place" in log
     assert process.returncode == 0
 
 
@@ -201,7 +201,7 @@ def test_up_ends_with_the_trace_in_the_log_and_one_clear_line_after_a_bug_of_its
     assert process.returncode == 1
     assert log.count("Traceback") == 1
     assert log.splitlines()[-1] == (
-        "barnabas: the broker ended because of a bug of its own: ZeroDivisionError: a test's (the log above has the "
+        "barnabas: the broker stopped because of a bug: ZeroDivisionError: a test's (the log above has the "
         "trace; please report it)"
     )
 
@@ -244,7 +244,7 @@ def test_directory_of_a_running_broker_is_said_in_one_line(tmp_path: Path, capsy
         (["--set", "num.partitions"], "--set wants NAME=VALUE"),
         (["--listen", "localhost"], "--listen localhost is not allowed; it must be HOST:PORT"),
         (["--listen", "localhost:65536"], "--listen localhost:65536 is not allowed"),
-        (["--listen", "::1:9092"], "it must be HOST:PORT (an IPv6 address stands in brackets, as in [::1]:9092)"),
+        (["--listen", "::1:9092"], "it must be HOST:PORT (put an IPv6 address in brackets, as in [::1]:9092)"),
         (["--config", "missing.properties"], "cannot read missing.properties: No such file or directory"),
         (["--data-dir", "/dev/null/data"], "cannot create /dev/null/data: Not a directory"),
         (["--log-format", "xml"], "'xml' is not one of 'text', 'json'"),

@@ -34,7 +34,7 @@ def test_line_comes_after_two_seconds_then_seldom_and_when_the_reason_changes() 
     changed = report.line(status(7, 1, gone), 134.0)
     assert changed is not None
     assert changed.startswith("waiting for broker 3: no connection to [::1]:9092: Connection refused; 1 record not")
-    assert report.line(status(8, 4), 140.0) == "records are taken again"
+    assert report.line(status(8, 4), 140.0) == "records are accepted again"
     assert report.line(status(12, 0), 150.0) is None
     assert report.line(status(12, 4), 151.0) is None, "nothing waited before these were sent"
 
@@ -60,7 +60,7 @@ def test_reader_says_each_problem_once_and_when_it_is_over() -> None:
         (None, "broker 3 ([::1]:9092): no answer yet"),
         (
             KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "orders-0"),
-            "broker 3 ([::1]:9092): its disk is full, or has failed (KAFKA_STORAGE_ERROR)",
+            "broker 3 ([::1]:9092): its disk is full or has failed (KAFKA_STORAGE_ERROR)",
         ),
         (
             KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "orders-0"),

@@ -185,7 +185,9 @@ def test_members_who_want_the_same_differ_by_one_at_most(name: str, counts: dict
 
 
 def test_unknown_assignor_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(InvalidSetting, match="'fair'; there are range, roundrobin, sticky, cooperative-sticky"):
+    with pytest.raises(
+        InvalidSetting, match="'fair'; known assignors are range, roundrobin, sticky, cooperative-sticky"
+    ):
         assignors_named(["range", "fair"])
     with pytest.raises(InvalidSetting):
         assignors_named([])

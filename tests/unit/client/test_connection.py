@@ -26,7 +26,7 @@ def test_newest_version_of_both_sides_is_used() -> None:
             assert connection.version(ApiKey.METADATA) == 9
             assert connection.version(ApiKey.PRODUCE) == APIS[ApiKey.PRODUCE].version_max
             assert not connection.speaks(ApiKey.FETCH), "the broker's newest is older than our oldest"
-            with pytest.raises(KafkaError, match="does not offer Fetch") as refused:
+            with pytest.raises(KafkaError, match="does not support Fetch") as refused:
                 connection.version(ApiKey.FETCH)
             assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
             await connection.close()
@@ -65,7 +65,7 @@ def test_peer_that_takes_connections_and_says_nothing_is_given_up() -> None:
         cluster = PlayedCluster()
         cluster.faults[ApiKey.API_VERSIONS].append(Fault.SILENCE)
         async with cluster:
-            with pytest.raises(ConnectFailed, match="takes connections, but does not answer"):
+            with pytest.raises(ConnectFailed, match="accepts connections, but does not answer"):
                 await _open(cluster.port(1), connect_timeout_seconds=0.05)
 
     run(scenario())

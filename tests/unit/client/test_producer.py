@@ -178,7 +178,7 @@ def test_no_room_in_time_is_an_error() -> None:
             producer = Producer(cluster, options)
             played.faults[ApiKey.PRODUCE].append(Fault.SILENCE)
             await producer.send("orders", b"x" * 150)
-            with pytest.raises(KafkaError, match="no room for another record"):
+            with pytest.raises(KafkaError, match="no buffer space for another record"):
                 await producer.send("orders", b"x" * 150)
             await producer.close()
 

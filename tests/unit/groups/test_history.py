@@ -138,7 +138,7 @@ def test_history_of_a_newer_broker_is_read_as_far_as_it_is_understood() -> None:
     (entry,) = history.entries
     assert isinstance(entry, RebalanceCompleted)
     assert (entry.started_at_ms, entry.completed_at_ms, entry.outcome) == (5, 5, Outcome.STABLE)
-    assert tell_entry(entry)[1] == 'w asked to join again: "stars aligned"'
+    assert tell_entry(entry)[1] == 'w asked to rejoin: "stars aligned"'
 
 
 @pytest.mark.parametrize(
@@ -197,19 +197,19 @@ def test_rebalance_is_told_in_sentences() -> None:
         ),
         (
             cause(Reason.HEARTBEAT_MISSED, since_ms=START_MS - 45_000),
-            "worker-1-7f3a (10.0.0.7) missed its heartbeat: nothing was heard of it for 45 s",
+            "worker-1-7f3a (10.0.0.7) missed its heartbeat: it was silent for 45 s",
         ),
         (cause(Reason.HEARTBEAT_MISSED), "worker-1-7f3a (10.0.0.7) missed its heartbeat"),
-        (cause(Reason.METADATA_CHANGED), "worker-1-7f3a (10.0.0.7) came back with another subscription"),
+        (cause(Reason.METADATA_CHANGED), "worker-1-7f3a (10.0.0.7) rejoined with a different subscription"),
         (cause(Reason.LEADER_REJOINED), "worker-1-7f3a (10.0.0.7), the leader, asked for a new assignment"),
         (
             cause(Reason.STATIC_MEMBER_REPLACED),
             "worker-1-7f3a (10.0.0.7) was started again with the same group.instance.id",
         ),
-        (cause(Reason.MEMBER_REJOINED), "worker-1-7f3a (10.0.0.7) asked to join again"),
-        (cause(Reason.SYNC_MISSED), "worker-1-7f3a (10.0.0.7) joined, but did not come for its partitions in time"),
-        (cause(Reason.JOIN_MISSED), "worker-1-7f3a (10.0.0.7) was removed, because it did not join again in time"),
-        (cause(Reason.OVER_CAPACITY), "worker-1-7f3a (10.0.0.7) was too many: the group had reached group.max.size"),
+        (cause(Reason.MEMBER_REJOINED), "worker-1-7f3a (10.0.0.7) asked to rejoin"),
+        (cause(Reason.SYNC_MISSED), "worker-1-7f3a (10.0.0.7) joined, but did not ask for its partitions in time"),
+        (cause(Reason.JOIN_MISSED), "worker-1-7f3a (10.0.0.7) was removed, because it did not rejoin in time"),
+        (cause(Reason.OVER_CAPACITY), "worker-1-7f3a (10.0.0.7) was refused: the group had reached group.max.size"),
         (Cause(Reason.WRITE_REFUSED, START_MS), "the broker could not store the assignment"),
         (Cause(Reason.MEMBER_JOINED, START_MS), "somebody joined"),
         (cause(Reason.MEMBER_JOINED, member=MemberRef("only-an-id", None, "", "")), "only-an-id joined"),
@@ -246,7 +246,7 @@ def test_outcome_is_told_in_the_heading(outcome: Outcome, end: str) -> None:
 
 def test_replaced_static_member_is_told_without_a_rebalance() -> None:
     assert tell_entry(StaticMemberReplaced("billing", START_MS, 7, "billing-2", WORKER, OTHER)) == [
-        "2026-11-15 10:31:07  generation 7 went on without a rebalance",
+        "2026-11-15 10:31:07  generation 7 continued without a rebalance",
         "billing-2 (10.0.0.8) was started again with the same group.instance.id",
     ]
 
@@ -307,7 +307,7 @@ def test_same_advice_is_given_once() -> None:
 def test_rebalance_that_waited_names_whom_it_waited_for() -> None:
     slow = rebalance(cause(Reason.MEMBER_JOINED), join_ended_at_ms=START_MS + 30_000, completed_at_ms=START_MS + 30_001)
     (advice,) = advise_rebalance(slow)
-    assert advice.likely.startswith("all waited 30 s for billing-2 (10.0.0.8)")
+    assert advice.likely.startswith("all members waited 30 s for billing-2 (10.0.0.8)")
     assert "max.poll.records" in advice.settings
 
 
@@ -326,9 +326,9 @@ JOINED, LEFT = Reason.MEMBER_JOINED, Reason.MEMBER_LEFT
 @pytest.mark.parametrize(
     ("history", "likely", "setting"),
     [
-        (row(LEFT, JOINED, LEFT, JOINED), "go and come back (worker-1)", "group.instance.id"),
+        (row(LEFT, JOINED, LEFT, JOINED), "leave and come back (worker-1)", "group.instance.id"),
         (row(*[JOINED] * 4, same=False), "started one after another", "group.initial.rebalance.delay.ms"),
-        (row(*[Reason.METADATA_CHANGED] * 4), "does not come to rest", "group.instance.id"),
+        (row(*[Reason.METADATA_CHANGED] * 4), "does not settle", "group.instance.id"),
     ],
 )
 def test_many_rebalances_in_a_row_are_advised_on(history: GroupHistory, likely: str, setting: str) -> None:

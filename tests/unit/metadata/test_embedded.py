@@ -194,8 +194,8 @@ def test_failed_disk_suspends_every_session_until_the_store_is_back(
 
     asyncio.run(main())
     said = [record.getMessage() for record in caplog.records]
-    assert [text for text in said if "lost until it can be opened again" in text] == said[:1]
-    assert said[1:] == ["the metadata store can be written again"]
+    assert [text for text in said if "unavailable until it can be reopened" in text] == said[:1]
+    assert said[1:] == ["the metadata store is writable again"]
 
 
 def _break_log(store: EmbeddedMetadata) -> None:

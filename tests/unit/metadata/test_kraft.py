@@ -78,8 +78,8 @@ def test_transaction_counts_when_it_ends_and_not_when_it_is_aborted() -> None:
     [
         (b"", "cannot be read"),
         (b"\x02" + kraft.NO_OP[1:], "frames of version 2"),
-        (kraft.frame(3, 3, b""), "a newer Kafka has written the metadata log: records of kind 3 have version 3"),
-        (kraft.frame(2, 1, b""), "a newer Kafka has written"),
+        (kraft.frame(3, 3, b""), "the metadata log was written by a newer Kafka: records of kind 3 have version 3"),
+        (kraft.frame(2, 1, b""), "written by a newer Kafka"),
         (partition_record(FIRST), "cannot be read"),
         (kraft.remove_topic(FIRST), "cannot be read"),
     ],

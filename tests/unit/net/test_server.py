@@ -232,7 +232,9 @@ def test_stop_aborts_at_the_deadline_what_does_not_finish(caplog: pytest.LogCapt
             writer.close()
 
     run(scenario())
-    assert [record.getMessage() for record in caplog.records] == ["1 connections did not finish in 0.05 s"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "closing connections that did not finish in 0.05 s: 1"
+    ]
 
 
 def test_options_replaced_at_run_time_hold_for_new_connections() -> None:

@@ -377,7 +377,7 @@ async def test_log_that_is_gone_though_its_partition_was_led_before_is_said_loud
     scene = ReplicasScene()
     await scene.apply(scene.with_topics(topic(led(0, epoch=2), led(1, epoch=2), led(2, epoch=1), led(3, epoch=0))))
     [line] = [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert "2 partitions were led here before and have no log: new, empty ones take their place" in line.getMessage()
+    assert "partitions that this broker led before have no log and are created empty: 2" in line.getMessage()
     assert "orders-0" in line.getMessage()
 
 

@@ -132,6 +132,9 @@ def test_partition_whose_files_are_gone_is_said_loudly(tmp_path: Path, caplog: p
         (tmp_path / "orders-0").rmdir()
         async with served_broker(tmp_path, table=table) as broker:
             assert broker.partition("orders").end_offset == 0
-        assert any("1 partitions were led here before" in record.getMessage() for record in caplog.records)
+        assert any(
+            "that this broker led before have no log and are created empty: 1" in record.getMessage()
+            for record in caplog.records
+        )
 
     run(scenario())

@@ -1,0 +1,219 @@
+"""What a manager does from time to time: flushes, retention, producer expiry, checkpoints, compaction."""
+
+import os
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.clock import ManualClock, SystemClock
+from barnabas.base.filesystem import LocalFileSystem
+from barnabas.base.ids import TopicPartition
+from barnabas.records.builder import BatchBuilder
+from barnabas.sim.disk import SimulatedDisk
+from barnabas.storage.checkpoints import read_offsets
+from barnabas.storage.directories.housekeeping import RETENTION_LOGS_TOGETHER, SEGMENTS_TOGETHER
+from barnabas.storage.directories.manager import LogManager
+from barnabas.storage.settings import LogConfig
+from barnabas.storage.work import Job, Work, perform
+from tests.support.log_directories import (
+    EAGER,
+    LAZY,
+    ORDERS,
+    ORDERS_1,
+    TOPIC_ID,
+    A,
+    append,
+    make_batch,
+    open_manager,
+    read_values,
+    recovery_points,
+)
+
+
+def titles(jobs: list[Work]) -> list[str]:
+    """Without those that change nothing."""
+    return [job.title for job in jobs if isinstance(job, Job) and not job.title.startswith("look at")]
+
+
+def test_flush_covers_all_that_was_written_and_runs_one_at_a_time(clock: ManualClock, manager: LogManager) -> None:
+    log = manager.create(ORDERS, TOPIC_ID, EAGER)
+    append(log, b"one", b"two")
+    flush = manager.flush_if_due(ORDERS)
+    assert flush is not None
+    append(log, b"three")
+    assert manager.flush_if_due(ORDERS) is None
+    perform(flush)
+    assert log.recovery_point == 2
+    second = manager.flush_if_due(ORDERS)
+    assert second is not None
+    perform(second)
+    assert log.recovery_point == 3
+    assert manager.flush_if_due(ORDERS) is None
+
+
+def test_flush_that_was_overtaken_moves_nothing(manager: LogManager) -> None:
+    log = manager.create(ORDERS, TOPIC_ID, EAGER)
+    append(log, b"one", leader_epoch=4)
+    overtaken = manager.flush_if_due(ORDERS)
+    assert overtaken is not None
+    plan = log.plan_flush()
+    perform(overtaken)
+    assert log.recovery_point == 0, "its leader epochs were left to the newer plan"
+    plan.run()
+    log.finish_flush(plan)
+    assert log.recovery_point == 1
+
+
+def test_flush_waits_for_staged_records(manager: LogManager) -> None:
+    log = manager.create(ORDERS, TOPIC_ID, EAGER)
+    append(log, b"one")
+    log.append(make_batch([b"staged"]), 0)
+    assert manager.flush_if_due(ORDERS) is None
+    log.write()
+    assert manager.flush_if_due(ORDERS) is not None
+
+
+def test_flush_by_time_and_after_a_roll(disk: SimulatedDisk, clock: ManualClock, manager: LogManager) -> None:
+    by_time = manager.create(ORDERS, TOPIC_ID, LogConfig(flush_ms=500))
+    append(by_time, b"one")
+    rolling = manager.create(ORDERS_1, TOPIC_ID, LAZY)
+    append(rolling, b"one")
+    manager.run_due_work()
+    assert by_time.recovery_point == rolling.recovery_point == 0
+    rolling.roll()
+    assert titles(manager.due_work(clock.now_ms())) == ["flush orders-1"]
+    clock.advance(500)
+    assert titles(manager.due_work(clock.now_ms())) == ["flush orders-0"]
+
+
+def test_retention_takes_old_segments_and_removes_their_files_later(
+    disk: SimulatedDisk, clock: ManualClock, manager: LogManager
+) -> None:
+    config = LogConfig(retention_ms=10_000, file_delete_delay_ms=1_000, flush_messages=1)
+    log = manager.create(ORDERS, TOPIC_ID, config)
+    append(log, b"one")
+    manager.run_due_work()
+    clock.advance(300_000)
+    manager.run_due_work()
+    assert (log.log_start_offset, log.end_offset) == (1, 1)
+    assert [name for name in disk.list(f"{A}/orders-0") if name.endswith(".log.deleted")]
+    clock.advance(1_000)
+    manager.run_due_work()
+    assert [name for name in disk.list(f"{A}/orders-0") if name.endswith(".deleted")] == []
+
+
+def test_round_over_many_logs_pauses_and_leaves_deleted_ones_out(
+    disk: SimulatedDisk, clock: ManualClock, manager: LogManager
+) -> None:
+    config = LogConfig(retention_ms=10_000, file_delete_delay_ms=1_000, flush_messages=1)
+    partitions = [TopicPartition("orders", number) for number in range(2 * RETENTION_LOGS_TOGETHER)]
+    for partition in partitions:
+        append(manager.create(partition, None, config), b"one")
+    clock.advance(300_000)
+    works = manager.due_in_slices(clock.now_ms())
+    assert next(works) is None, "the first logs were looked at"
+    assert sum(log.end_offset == log.log_start_offset for log in manager) == RETENTION_LOGS_TOGETHER
+    manager.delete(partitions[-1])
+    rest = list(works)
+    assert all(log.end_offset == log.log_start_offset for log in manager)
+    assert not [work for work in rest if work is not None and str(partitions[-1]) in work.title]  # type: ignore[attr-defined]
+    assert manager.offline_directories == []
+
+
+def test_retention_takes_many_segments_of_a_log_in_slices(clock: ManualClock, manager: LogManager) -> None:
+    log = manager.create(ORDERS, TOPIC_ID, LogConfig(retention_ms=10_000, segment_bytes=200))
+    append(log, *[b"x" * 90] * (2 * SEGMENTS_TOGETHER + 3))
+    count = len(log.segments)
+    assert count > 2 * SEGMENTS_TOGETHER
+    clock.advance(300_000)
+    works = manager.due_in_slices(clock.now_ms())
+    assert next(works) is None
+    assert len(log.segments) == count - SEGMENTS_TOGETHER
+    list(works)
+    assert (len(log.segments), log.log_start_offset) == (1, log.end_offset)
+
+
+def test_producers_expire(clock: ManualClock, manager: LogManager) -> None:
+    log = manager.create(ORDERS, TOPIC_ID, EAGER)
+    builder = BatchBuilder(producer_id=7, producer_epoch=0, base_sequence=0)
+    builder.append(clock.now_ms(), None, b"one")
+    log.append(bytearray(builder.build()), 0)
+    log.write()
+    assert len(log.producers) == 1
+    clock.advance(86_400_000)
+    manager.run_due_work()
+    assert len(log.producers) == 0
+
+
+def test_checkpoints_are_written_when_due_and_only_when_changed(
+    disk: SimulatedDisk, clock: ManualClock, manager: LogManager
+) -> None:
+    append(manager.create(ORDERS, TOPIC_ID, EAGER), b"one")
+    manager.run_due_work()
+    clock.advance(5_000)
+    assert titles(manager.due_work(clock.now_ms()))[0] == "checkpoint /a"
+    next(iter(manager.directories)).is_checkpointing = False
+    clock.advance(60_000)
+    manager.run_due_work()
+    assert recovery_points(disk) == {ORDERS: 1}
+    clock.advance(60_000)
+    assert titles(manager.due_work(clock.now_ms())) == []
+
+
+def test_checkpoint_never_speaks_of_records_that_are_not_synced(
+    disk: SimulatedDisk, clock: ManualClock, manager: LogManager
+) -> None:
+    log = manager.create(ORDERS, TOPIC_ID, EAGER)
+    append(log, b"one")
+    manager.run_due_work()
+    append(log, b"two")
+    clock.advance(60_000)
+    jobs = manager.due_work(clock.now_ms())
+    assert titles(jobs) == ["flush orders-0", "checkpoint /a"]
+    perform(jobs[1])
+    assert recovery_points(disk) == {ORDERS: 1}
+
+
+def test_compacted_log_is_compacted_and_others_are_not(
+    disk: SimulatedDisk, clock: ManualClock, manager: LogManager
+) -> None:
+    compacted = LogConfig(cleanup_policy=frozenset({"compact"}), flush_messages=1, min_cleanable_dirty_ratio=0.0)
+    for partition, config in ((ORDERS, compacted), (ORDERS_1, EAGER)):
+        log = manager.create(partition, TOPIC_ID, config)
+        for value in (b"old", b"new"):
+            builder = BatchBuilder()
+            builder.append(clock.now_ms(), b"key", value)
+            log.append(bytearray(builder.build()), 0)
+        log.write()
+        log.advance_high_watermark(log.end_offset)
+        log.roll()
+    for _ in range(4):
+        clock.advance(15_000)
+        manager.run_due_work()
+    kept = [log for log in manager if read_values(log) == [b"new"]]
+    assert [log.partition for log in kept] == [ORDERS]
+    assert read_offsets(disk, f"{A}/cleaner-offset-checkpoint") == {ORDERS: 2}
+    manager.truncate(ORDERS, 1)
+    assert read_offsets(disk, f"{A}/cleaner-offset-checkpoint") == {ORDERS: 0}
+    manager.delete(ORDERS)
+    assert read_offsets(disk, f"{A}/cleaner-offset-checkpoint") == {}
+
+
+@pytest.mark.slow
+def test_idle_log_takes_little_memory(tmp_path: Path) -> None:
+    files, clock, count = LocalFileSystem(), SystemClock(), 100
+    manager, _ = open_manager(files, clock, [os.fspath(tmp_path)], config=LAZY)
+    for number in range(count):
+        append(manager.create(TopicPartition("orders", number), TOPIC_ID, LAZY), b"x" * 1000)
+    manager.close()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        again, report = open_manager(files, clock, [os.fspath(tmp_path)], config=LAZY)
+        per_log_bytes = (tracemalloc.get_traced_memory()[0] - before) / count
+    finally:
+        tracemalloc.stop()
+    assert (report.logs, report.checked_bytes) == (count, 0)
+    assert per_log_bytes < 25 * 1024
+    again.close()

@@ -7,4 +7,4 @@ def address_text(host: str, port: int) -> str:
 
 def bracket_hint(text: str) -> str:
     """What to add to "this is no HOST:PORT": how to write it, where it is an IPv6 address without brackets."""
-    return " (an IPv6 address stands in brackets, as in [::1]:9092)" if text.count(":") > 1 and "[" not in text else ""
+    return " (put an IPv6 address in brackets, as in [::1]:9092)" if text.count(":") > 1 and "[" not in text else ""

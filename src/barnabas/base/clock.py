@@ -96,8 +96,8 @@ class SettledTime:
         if self._doubted_since_ms is None or abs(lead_ms - self._doubted_lead_ms) > JUMP_MS:
             self._doubted_since_ms = steady_ms
             self._warning.warn(
-                "the system clock was set ahead by %d seconds; nothing is deleted for its age before this has lasted "
-                "for %d minutes",
+                "the system clock was set ahead by %d seconds; retention by age is paused until the new time has "
+                "held for %d minutes",
                 (lead_ms - known_ms) // 1000,
                 SETTLING_MS // 60_000,
             )

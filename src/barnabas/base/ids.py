@@ -39,9 +39,9 @@ def topic_name_problem(name: str) -> str | None:
     if not name:
         return "a topic name must not be empty"
     if name in (".", ".."):
-        return f"a topic must not be called '{name}'"
+        return f"a topic cannot be named '{name}'"
     if len(name) > TOPIC_NAME_LENGTH_MAX:
-        return f"a topic name has at most {TOPIC_NAME_LENGTH_MAX} characters, this one {len(name)}"
+        return f"a topic name can have at most {TOPIC_NAME_LENGTH_MAX} characters, this one has {len(name)}"
     if not _TOPIC_NAME.fullmatch(name):
-        return f"a topic name has only letters, digits, '.', '_' and '-': {name!r}"
+        return f"a topic name can contain only letters, digits, '.', '_' and '-': {name!r}"
     return None

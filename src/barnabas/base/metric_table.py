@@ -35,7 +35,7 @@ NETWORK_RECEIVED_BYTES: Final = Description(
 NETWORK_SENT_BYTES: Final = Description(
     COUNTER, "barnabas_network_sent_bytes_total", "Bytes sent to clients.")
 CONNECTIONS: Final = Description(
-    GAUGE, "barnabas_connections", "Connections that are open.")
+    GAUGE, "barnabas_connections", "Open connections.")
 CONNECTIONS_ACCEPTED: Final = Description(
     COUNTER, "barnabas_connections_accepted_total", "Connections accepted.")
 CONNECTIONS_REFUSED: Final = Description(
@@ -43,47 +43,47 @@ CONNECTIONS_REFUSED: Final = Description(
     "Connections closed at once, because of `max.connections` or `max.connections.per.ip`.")
 CONNECTIONS_CLOSED_IDLE: Final = Description(
     COUNTER, "barnabas_connections_closed_idle_total",
-    "Connections on which nothing happened for `connections.max.idle.ms`.")
+    "Connections closed because they were idle for `connections.max.idle.ms`.")
 
 REQUESTS_RECEIVED: Final = Description(
     COUNTER, "barnabas_requests_received_total", "Requests received.")
 REQUEST_SECONDS: Final = Description(
     HISTOGRAM, "barnabas_request_seconds",
-    "Time from a request to its answer. Of a Fetch it is the broker's own work: how long it waited for records is in "
-    "`barnabas_fetch_wait_seconds`. A JoinGroup's or SyncGroup's wait for other members counts. Its count is the "
-    "number of requests answered.", ("api",), _REQUEST_BOUNDS)
+    "Time from a request to its response. For Fetch it leaves out the wait for records, which is in "
+    "`barnabas_fetch_wait_seconds`; for JoinGroup and SyncGroup it includes the wait for other members. Its count is "
+    "the number of requests answered.", ("api",), _REQUEST_BOUNDS)
 FETCH_WAIT_SECONDS: Final = Description(
     HISTOGRAM, "barnabas_fetch_wait_seconds",
-    "Time that a Fetch waited for records, up to the consumer's `fetch.max.wait.ms`. Those that found enough at once "
-    "do not count.", (), _REQUEST_BOUNDS)
+    "Time that a Fetch waited for records, up to the consumer's `fetch.max.wait.ms`. Fetches that found enough at "
+    "once are not counted.", (), _REQUEST_BOUNDS)
 REQUEST_ERRORS: Final = Description(
     COUNTER, "barnabas_request_errors_total",
-    "Error codes in answers, under Kafka's names. Every partition, topic or group that an answer refuses counts. Some "
-    "belong to daily work: MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS.", ("api", "code"))
+    "Error codes in responses, by Kafka's names, counted for each partition, topic or group that a response refuses. "
+    "Some are part of normal operation: MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS.", ("api", "code"))
 REQUEST_BUGS: Final = Description(
     COUNTER, "barnabas_request_bugs_total",
-    "Requests that failed by a mistake of the broker's own; each closed its connection. More than none should be "
-    "reported, with the log.", ("api",))
+    "Requests that failed because of a bug in the broker; each closed its connection. If it is not 0, please report "
+    "it with the log.", ("api",))
 REQUESTS_DECODED: Final = Description(
     COUNTER, "barnabas_requests_decoded_total",
-    "Requests by the codec that read them, of the APIs that have a compiled one beside the reference.",
+    "Requests by the codec that decoded them, for the APIs that have a compiled codec besides the reference.",
     ("api", "codec"))
 REQUESTS_DECLINED: Final = Description(
     COUNTER, "barnabas_requests_declined_total",
-    "Requests that the compiled codec left to the reference: for an old version, a field that it does not read, their "
-    "length, or because they cannot be read at all.", ("api", "reason"))
+    "Requests that the compiled codec passed on to the reference: an old version, a field that it does not read, too "
+    "long, or not readable at all.", ("api", "reason"))
 FETCH_COLD_READS: Final = Description(
     COUNTER, "barnabas_fetch_cold_reads_total",
     "Ranges of log files that were not in the page cache and were read from the disk before they were sent.")
 
 TOPIC_APPENDED_BYTES: Final = Description(
     COUNTER, "barnabas_topic_appended_bytes_total",
-    "Bytes of record batches written to a topic, as they are stored. What was refused, and a retry that the log has "
-    "already, does not count.", ("topic",))
+    "Bytes of record batches written to a topic, as they are stored. Refused batches, and retries that the log "
+    "already has, are not counted.", ("topic",))
 TOPIC_APPENDED_RECORDS: Final = Description(
     COUNTER, "barnabas_topic_appended_records_total", "Records written to a topic.", ("topic",))
 TOPIC_SENT_BYTES: Final = Description(
-    COUNTER, "barnabas_topic_sent_bytes_total", "Bytes of record batches in answers to Fetch.", ("topic",))
+    COUNTER, "barnabas_topic_sent_bytes_total", "Bytes of record batches in Fetch responses.", ("topic",))
 
 LOG_BYTES: Final = Description(
     GAUGE, "barnabas_log_bytes", "Size of a partition's log.", _PARTITION)
@@ -95,9 +95,9 @@ LOG_DIRECTORIES_OFFLINE: Final = Description(
     GAUGE, "barnabas_log_directories_offline", "Log directories that failed; they stay offline until a restart.")
 STRAY_LOGS: Final = Description(
     GAUGE, "barnabas_stray_logs",
-    "Directories of partitions that the metadata does not know: kept, and not served.")
+    "Partition directories that the metadata does not know; they are kept, but not served.")
 LOG_DIRECTORY_FREE_BYTES: Final = Description(
-    GAUGE, "barnabas_log_directory_free_bytes", "Space that is left on the disk of a log directory.", ("directory",))
+    GAUGE, "barnabas_log_directory_free_bytes", "Free space on the disk of a log directory.", ("directory",))
 LOG_DIRECTORY_FULL: Final = Description(
     GAUGE, "barnabas_log_directory_full",
     "1 while writes to a log directory are refused for lack of space, otherwise 0.", ("directory",))
@@ -108,7 +108,7 @@ FLUSH_SECONDS: Final = Description(
 CLEANER_RUNNING: Final = Description(
     GAUGE, "barnabas_cleaner_running_passes", "Logs that are being compacted.")
 CLEANER_PASSES: Final = Description(
-    COUNTER, "barnabas_cleaner_passes_total", "Passes of compaction that ended, whatever came of them.")
+    COUNTER, "barnabas_cleaner_passes_total", "Compaction passes that ended, successful or not.")
 CLEANER_READ_BYTES: Final = Description(
     COUNTER, "barnabas_cleaner_read_bytes_total", "Bytes that compaction read.")
 CLEANER_WRITTEN_BYTES: Final = Description(
@@ -117,15 +117,15 @@ CLEANER_REPLACED_SEGMENTS: Final = Description(
     COUNTER, "barnabas_cleaner_replaced_segments_total", "Segments that compaction replaced.")
 CLEANER_DIRTY_RATIO: Final = Description(
     GAUGE, "barnabas_cleaner_dirty_ratio_max",
-    "Dirty part of the dirtiest log when the cleaner last looked for work, from 0 to 1.")
+    "Dirty ratio of the dirtiest log, from 0 to 1, when the cleaner last looked for work.")
 CLEANER_DAMAGED_PARTITIONS: Final = Description(
     GAUGE, "barnabas_cleaner_damaged_partitions",
-    "Partitions that are not compacted any more, because their log is damaged: `barnabas log verify` says where.")
+    "Partitions that are no longer compacted because their log is damaged; `barnabas log verify` shows where.")
 
 GROUPS: Final = Description(
     GAUGE, "barnabas_groups", "Groups by state.", ("state",))
 GROUP_REBALANCES: Final = Description(
-    COUNTER, "barnabas_group_rebalances_total", "Rebalances that ended, of all groups.")
+    COUNTER, "barnabas_group_rebalances_total", "Rebalances that ended, in all groups.")
 GROUP_OFFSET_COMMITS: Final = Description(
     COUNTER, "barnabas_group_offset_commits_total", "Requests that committed offsets.")
 GROUP_OFFSETS_EXPIRED: Final = Description(
@@ -140,11 +140,11 @@ GROUP_LAG_RECORDS: Final = Description(
     "Records between a group's committed offset and the end of the partition.", _GROUP_PARTITION)
 GROUP_LAG_SECONDS: Final = Description(
     GAUGE, "barnabas_group_lag_seconds",
-    "Age of the first record that a group has not committed, by its timestamp: exact for the first of a batch, "
-    "within a batch estimated. 0 when there is none; no line where records have no timestamp.", _GROUP_PARTITION)
+    "Age of the first record that a group has not committed, by its timestamp: exact for the first record of a "
+    "batch, estimated within a batch. 0 when there is none; absent where records have no timestamp.", _GROUP_PARTITION)
 GROUP_LAG_UNMEASURED: Final = Description(
     GAUGE, "barnabas_group_lag_unmeasured_partitions",
-    "Committed partitions of groups beyond the first 20,000, for which neither offset nor lag is shown.")
+    "Partitions with committed offsets beyond the first 20,000; their offset and lag are not shown.")
 # fmt: on
 
 
@@ -187,14 +187,14 @@ SECTIONS: Final = (
     ),
     Section(
         "Topics",
-        "The lines of a deleted topic go with it. A broker sends ranges of files and never looks at the records in "
-        "them, so that it does not know how many records it sends; how fast a group works through them is how fast "
-        "`barnabas_group_committed_offset` grows (`deriv`).",
+        "The series of a deleted topic disappear with it. A broker sends ranges of files without looking at the "
+        "records in them, so it does not know how many records it sends; to see how fast a group consumes, look at "
+        "how fast `barnabas_group_committed_offset` grows (`deriv`).",
         (TOPIC_APPENDED_BYTES, TOPIC_APPENDED_RECORDS, TOPIC_SENT_BYTES),
     ),
     Section(
         "Logs",
-        "Partitions of internal topics that never held a record have no lines.",
+        "Partitions of internal topics that never held a record have no series.",
         (
             LOG_BYTES,
             LOG_START_OFFSET,
@@ -208,7 +208,7 @@ SECTIONS: Final = (
     ),
     Section(
         "Compaction",
-        "Not there with `log.cleaner.enable=false`.",
+        "Absent with `log.cleaner.enable=false`.",
         (
             CLEANER_RUNNING,
             CLEANER_PASSES,
@@ -221,10 +221,10 @@ SECTIONS: Final = (
     ),
     Section(
         "Groups",
-        "Offsets and lag are of groups that this broker coordinates and partitions that it leads. A group whose next "
-        "record was deleted lags from the start of the log on; one whose committed offset is beyond the end (the topic "
-        "was created anew) has no lag. A group that nobody reads with any more lags until its offsets expire, or "
-        "`barnabas group delete` removes it.",
+        "Offsets and lag are shown for groups that this broker coordinates and partitions that it leads. If the next "
+        "record of a group was deleted, its lag is counted from the start of the log; if its committed offset is "
+        "beyond the end (the topic was recreated), it has no lag. A group that nobody uses any more keeps its lag "
+        "until its offsets expire, or `barnabas group delete` removes it.",
         (
             GROUPS,
             GROUP_REBALANCES,

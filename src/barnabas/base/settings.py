@@ -238,15 +238,15 @@ class Setting:
     def parse(self, text: str) -> SettingValue:
         """The value that `text` stands for; InvalidSetting says what would be allowed."""
         if len(text) > TEXT_BYTES_MAX or len(text.encode("utf-8", "replace")) > TEXT_BYTES_MAX:
-            raise InvalidSetting(f"the value of {self.name} is too long: at most {TEXT_BYTES_MAX} bytes are possible")
+            raise InvalidSetting(f"the value of {self.name} is too long: at most {TEXT_BYTES_MAX} bytes are allowed")
         value = self._read(text.strip())
         shown = "(hidden)" if self.is_sensitive else shortened(text)
         if value is None or (self.validator is not None and not self.validator.allows(value)):
             raise InvalidSetting(f"{self.name}={shown} is not allowed; it must be {self.allowed}")
         if self.unsupported and value != self.default:
             raise InvalidSetting(
-                f"{self.name}={shown} is not possible: Barnabas has no {self.unsupported};"
-                f" leave it out or at {self.format(self.default)}"
+                f"{self.name}={shown} is not supported: Barnabas has no {self.unsupported}; leave it out or set it "
+                f"to {self.format(self.default)}"
             )
         return value
 

@@ -77,8 +77,9 @@ def adopt_directories(files: FileSystem, clock: Clock, random: Random, log_dirs:
     if metadata_log is None:
         if is_of_zookeeper(files, log_dirs):
             raise CannotAdopt(
-                f"{log_dirs[0]} was written by an Apache Kafka with ZooKeeper, which has the settings of its topics: "
-                f"take the topics and all their records over by `{rebuild_command(log_dirs)}`, then set retention again"
+                f"{log_dirs[0]} was written by Apache Kafka with ZooKeeper, which holds the settings of its topics: "
+                f"take over the topics and all their records with `{rebuild_command(log_dirs)}`, then set retention "
+                "again"
             )
         return
     if was_adopted(files, log_dirs):
@@ -96,7 +97,7 @@ def adopt_directories(files: FileSystem, clock: Clock, random: Random, log_dirs:
         replace_table(files, log_dirs[0], rebuilt.tree)
         note_adoption(files, log_dirs, metadata_log)
     logger.info(
-        "took over what Apache Kafka has written to %s: cluster %s, topics: %d, partitions: %d",
+        "took over the data of Apache Kafka in %s: cluster %s, topics: %d, partitions: %d",
         *(", ".join(log_dirs), rebuilt.cluster_id, len(rebuilt.topics), len(taken.partitions)),
     )
     for note in notes:
@@ -106,8 +107,8 @@ def adopt_directories(files: FileSystem, clock: Clock, random: Random, log_dirs:
 def _require_unchanged(files: FileSystem, log_dirs: Sequence[str]) -> None:
     if has_kafka_written(files, log_dirs):
         raise CannotAdopt(
-            f"Apache Kafka has used {log_dirs[0]} since Barnabas took it over, so the topics may be others now: "
-            f"make the metadata anew with `{rebuild_command(log_dirs)} --replace`, or go on with Kafka"
+            f"Apache Kafka has used {log_dirs[0]} since Barnabas took it over, so its topics may have changed: "
+            f"rebuild the metadata with `{rebuild_command(log_dirs)} --replace`, or continue with Kafka"
         )
 
 
@@ -123,9 +124,9 @@ def _require_alone(kafka: KraftMetadata, found: FoundLogs, log_dirs: Sequence[st
     }
     if others:
         raise CannotAdopt(
-            f"{log_dirs[0]} belongs to node {found.node_id} of a Kafka cluster, and partitions have replicas on other "
-            f"nodes ({first_few(sorted(others))}), which may hold more: take over a broker that is alone, or go on "
-            f"with what is here, and no more, by `{rebuild_command(log_dirs)}`"
+            f"{log_dirs[0]} belongs to node {found.node_id} of a Kafka cluster whose partitions have replicas on "
+            f"other nodes ({first_few(sorted(others))}), which may hold more records: take over a single-broker "
+            f"cluster, or keep only the records found here with `{rebuild_command(log_dirs)}`"
         )
 
 
@@ -147,14 +148,15 @@ def _taken_over(kafka: KraftMetadata, found: FoundLogs, directory_ids: set[UUID]
                 del there[name]
             elif partition.directory_of(found.node_id) in directory_ids:
                 one = FoundPartition(name, topic.id, 0, NO_EPOCH)
-                notes.append(f"{name} has no directory, as after a kill: it begins empty")
+                notes.append(f"{name} has no directory, as after a kill: it starts empty")
             else:
                 elsewhere.append(name)
                 continue
             partitions.append(_as_known(one, topic.id, partition))
     if elsewhere:
         raise CannotAdopt(
-            f"{first_few(elsewhere)} must be in another log directory: name all log.dirs of that Kafka, in its order"
+            f"{first_few(elsewhere)} must be in another log directory: give all log.dirs of that Kafka, in the same "
+            "order"
         )
     if there:
         notes.append(f"not taken over, because Kafka's metadata does not have them: {first_few(sorted(there))}")

@@ -128,7 +128,7 @@ class Broker:
         except Exception as error:
             if self.failure is None:
                 raise
-            logger.error("a part of a broker that failed did not stop in order: %r", error)
+            logger.error("a part of the failed broker did not stop cleanly: %r", error)
 
     # -- what there is -------------------------------------------------------------------------------------------
 
@@ -286,9 +286,9 @@ class Broker:
             return
         self.failure = failure
         if isinstance(failure, BarnabasError):
-            logger.critical("the broker cannot go on: %s", failure)
+            logger.critical("the broker cannot continue: %s", failure)
         else:
-            logger.critical("a bug of the broker's own ends it", exc_info=failure)
+            logger.critical("the broker stops because of a bug", exc_info=failure)
         if self._running is not None:
             self._running.core.server.turn_away()
         self._failed.set()

@@ -137,7 +137,9 @@ async def _finish_interrupted(site: Site, topics: TopicWriter, watcher: Metadata
     try:
         await topics.finish_interrupted(watcher.image)
     except (DiskFailed, SessionLost) as error:
-        logger.warning("topics that a crash left half created or deleted have to wait: %s", error)
+        logger.warning(
+            "cannot yet finish the topics that a crash left half created or deleted, trying again: %s", error
+        )
         site.tasks().start(_finish_later(topics, watcher))
 
 
@@ -154,7 +156,7 @@ async def _raise_epochs(site: Site, controllership: Controllership, watcher: Met
     try:
         await raise_leader_epochs(controllership, watcher.image, site.node_id)
     except (DiskFailed, SessionLost) as error:
-        logger.warning("nothing can be produced until leader epochs can be raised: %s", error)
+        logger.warning("cannot raise leader epochs, and refusing to produce until that succeeds: %s", error)
         site.tasks().start(_raise_later(controllership, watcher, site.node_id))
         return error
     await watcher.load()
@@ -166,7 +168,7 @@ async def _raise_later(controllership: Controllership, watcher: MetadataWatcher,
         await asyncio.sleep(FINISHING_SECONDS)
         with suppress(DiskFailed, SessionLost, BadVersion, NoNode):  # or a topic has changed: the next image has it
             await raise_leader_epochs(controllership, watcher.image, node_id)
-            logger.info("leader epochs are raised: records can be produced again")
+            logger.info("raised the leader epochs: records can be produced again")
             return
 
 
@@ -235,7 +237,7 @@ async def start_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
 
     def drop(directory: LogDirectory) -> None:
         """Nothing of a failed directory is served any more; groups whose partitions lie there are told so."""
-        core.replicas.drop(directory.lost, directory.failure)
+        core.replicas.drop(sorted(directory.lost), directory.failure)
         core.groups.follow(core.replicas.image)
 
     logs.on_offline = drop

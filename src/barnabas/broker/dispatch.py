@@ -189,8 +189,8 @@ class Dispatcher:
             report_bug(self.loop, f"a failed assertion in a {api} request", bug)
         elif now >= self._quiet_until.get(api_key, now):
             self._quiet_until[api_key] = now + _LOGGED_SECONDS
-            logger.error("a %s request failed by a mistake of the broker's own", api, exc_info=bug)
-        return RequestFailed(f"{api}: a mistake of the broker's own")
+            logger.error("a %s request failed because of a bug in the broker", api, exc_info=bug)
+        return RequestFailed(f"{api}: a bug in the broker")
 
     def serve(self, request: Request, asked: object) -> None:
         """Gives a request that has passed the gate to its handler."""

@@ -177,7 +177,7 @@ class _Port:
         now = self.loop.time()
         if now >= self._quiet_until:
             self._quiet_until = now + _LOGGED_SECONDS
-            logger.error("the metrics could not be shown", exc_info=bug)
+            logger.error("cannot render the metrics", exc_info=bug)
 
     async def close(self) -> None:
         if self._rendering is not None:
@@ -258,7 +258,7 @@ class _Exchange(asyncio.BufferedProtocol):
             case b"/healthz":
                 self._send(_health_answer(self._port.read_health()))
             case _:
-                self._send(_refusal(HTTPStatus.NOT_FOUND, "there are /metrics and /healthz"))
+                self._send(_refusal(HTTPStatus.NOT_FOUND, "only /metrics and /healthz exist here"))
 
     def _send_metrics(self, rendered: "asyncio.Future[bytes]") -> None:
         if rendered.cancelled():  # the port is being closed
@@ -268,7 +268,7 @@ class _Exchange(asyncio.BufferedProtocol):
         if error is None:
             self._send(_Answer(HTTPStatus.OK, rendered.result(), CONTENT_TYPE))
         else:
-            self._send(_refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "the metrics could not be shown"))
+            self._send(_refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "cannot render the metrics"))
             self._port.mistake(error)
 
     def _send(self, answer: _Answer) -> None:

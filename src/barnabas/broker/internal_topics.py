@@ -92,7 +92,7 @@ class InternalTopics:
             async with asyncio.timeout(_SERVED_SECONDS_MAX):
                 await self._replicas.wait_for(lambda image: name in image.topics)
         except TimeoutError:
-            logger.warning("topic '%s' is written, and not yet in use here", name, extra=fields(topic=name))
+            logger.warning("topic '%s' is created, but not yet in use on this broker", name, extra=fields(topic=name))
 
     def _say(self, name: str, reason: str) -> None:
         """Clients keep asking: each reason is said once."""

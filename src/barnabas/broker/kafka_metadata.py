@@ -120,7 +120,7 @@ def usable_configs(metadata: KraftMetadata, notes: list[str]) -> dict[str, dict[
             try:
                 LogConfig().with_topic_settings({name: text})
             except InvalidSetting:
-                notes.append(f"the setting {name}={text} of topic {topic.name} is left out: Barnabas does not have it")
+                notes.append(f"the setting {name}={text} of topic {topic.name} is skipped: Barnabas does not have it")
             else:
                 usable[topic.name][name] = text
     return usable

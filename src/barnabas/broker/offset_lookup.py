@@ -58,7 +58,7 @@ NOTHING: Final = FoundOffset()
 def check_timestamp(timestamp: TimestampMs, version: int) -> None:
     """Refuses a special value that does not exist, or not yet in this version."""
     if timestamp < 0 and version < _FROM_VERSION.get(timestamp, version + 1):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not known in version {version}")
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not supported in version {version}")
 
 
 class LookupWorkers:

@@ -88,8 +88,7 @@ async def open_metadata(files: FileSystem, clock: Clock, log_dirs: Sequence[str]
         raise
     except CorruptMetadata as error:
         raise MetadataLost(
-            f"{error}: restore that file from a backup, or make it anew from the logs with "
-            f"`{rebuild_command(log_dirs)}`"
+            f"{error}: restore that file from a backup, or rebuild it from the logs with `{rebuild_command(log_dirs)}`"
         ) from error
 
 
@@ -104,8 +103,8 @@ def require_metadata(files: FileSystem, log_dirs: Sequence[str]) -> None:
             if files.exists(lock_path := os.path.join(directory, LOCK)):
                 files.lock(lock_path).release()  # another broker that uses it keeps its metadata elsewhere
             raise MetadataLost(
-                f"{directory} {traces}, but there is no {path}: restore that file from a backup, "
-                f"or make it anew from the logs with `{rebuild_command(log_dirs)}`"
+                f"{directory} {traces}, but there is no {path}: restore that file from a backup, or rebuild it from "
+                f"the logs with `{rebuild_command(log_dirs)}`"
             )
 
 
@@ -113,7 +112,7 @@ def _refuse_other_order(files: FileSystem, log_dirs: Sequence[str]) -> None:
     for directory in log_dirs[1:]:
         with suppress(DiskFailed):  # the directory's own failure, which opening it will report
             if files.exists(os.path.join(directory, FILE_NAME)):
-                raise MetadataLost(f"{FILE_NAME} is in {directory}: name that directory first, as it was before")
+                raise MetadataLost(f"{FILE_NAME} is in {directory}: give that directory first, as before")
 
 
 def _traces(files: FileSystem, directory: str) -> str | None:
@@ -173,8 +172,8 @@ def rebuild(
         if metadata.missing and not allow_missing:
             names = ", ".join(map(str, metadata.missing[:5])) + (", ..." if len(metadata.missing) > 5 else "")
             raise CannotRebuild(
-                f"{len(metadata.missing)} partitions were not found, though later ones of their topics were ({names}): "
-                "name all log directories of the broker, or make these partitions anew, empty, with --allow-missing"
+                f"partitions not found, though later ones of their topics were: {len(metadata.missing)} ({names}); "
+                "give all log directories of the broker, or create these partitions empty with --allow-missing"
             )
         backup = None if dry_run else replace_table(files, log_dirs[0], metadata.tree)
         if metadata_log is not None and not dry_run:
@@ -210,7 +209,7 @@ def _require_unreadable(files: FileSystem, directory: str) -> None:
         raise
     except (CorruptMetadata, DiskFailed):
         return
-    raise MetadataReadable(f"{path} can be read: there is nothing to rebuild; --replace makes it anew all the same")
+    raise MetadataReadable(f"{path} is readable, so there is nothing to rebuild; --replace rebuilds it anyway")
 
 
 def survey_logs(files: FileSystem, log_dirs: Sequence[str], node_id: int | None, notes: list[str]) -> FoundLogs:
@@ -226,9 +225,7 @@ def survey_logs(files: FileSystem, log_dirs: Sequence[str], node_id: int | None,
         for name in _logs_in(files, directory):
             path = os.path.join(directory, str(name))
             if name in paths:
-                raise CannotRebuild(
-                    f"{name} lies both in {paths[name]} and in {path}: move the one that is not wanted to another place"
-                )
+                raise CannotRebuild(f"{name} is both in {paths[name]} and in {path}: move the unwanted one elsewhere")
             paths[name] = path
             producer_id_max = max(producer_id_max, *_producer_ids(files, path))
     cluster_id, node_id = _owner(files, log_dirs, node_id, notes)
@@ -249,7 +246,7 @@ def _owner(files: FileSystem, log_dirs: Sequence[str], node_id: int | None, note
                 owners.setdefault((meta.cluster_id, meta.node_id), directory)
     if len(owners) > 1:
         described = "; ".join(f"{path}: cluster {one[0]}, node {one[1]}" for one, path in owners.items())
-        raise CannotRebuild(f"the directories belong to different brokers ({described}): name those of one broker")
+        raise CannotRebuild(f"the directories belong to different brokers ({described}): give those of one broker")
     cluster_id, own_node_id = next(iter(owners), (None, None))
     if own_node_id is None:
         own_node_id = DEFAULT_NODE_ID if node_id is None else node_id

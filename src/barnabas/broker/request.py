@@ -93,7 +93,7 @@ class Request(ReplySlot):
     def check_wanted(self) -> None:
         """Raises `RequestAbandoned` when nobody waits for the answer."""
         if self.is_abandoned:
-            raise RequestAbandoned("the client has gone")
+            raise RequestAbandoned("the client has disconnected")
 
     def identify(self, software: str) -> None:
         """The client has told what it is: its later requests say so."""

@@ -92,4 +92,4 @@ class Services:
             async with asyncio.timeout(max(_SERVED_SECONDS_MIN, timeout_ms / 1000)):
                 await self.replicas.wait_for(is_served)
         except TimeoutError:
-            logger.warning("a change of the cluster is written, and not yet in use here")
+            logger.warning("a change of the cluster is written, but not yet in use on this broker")

@@ -106,45 +106,46 @@ def _broker(
 # fmt: off
 BROKER_SETTINGS: Final = SettingTable("broker", (
     _broker(IDENTITY, "node.id", INT, None, _AT_LEAST_0,
-            "The broker's number in its cluster. Not set, `broker.id` is used; without that, too, it is the number in "
-            "`meta.properties` of the log directories, or 1."),
+            "The broker's id in its cluster. If it is not set, `broker.id` is used; if that is not set either, the "
+            "id in `meta.properties` of the log directories, or 1."),
     _broker(IDENTITY, "broker.id", INT, -1, None,
             "The old name of `node.id`; -1 leaves it unset."),
     _broker(IDENTITY, "broker.rack", STRING, None, None,
-            "Where the broker stands. Clients are told; a cluster spreads replicas over racks."),
+            "The rack that the broker is in. Clients can see it, and a cluster spreads replicas over racks."),
     _broker(IDENTITY, "process.roles", LIST, (), ListOf(re.compile("broker|controller"), "any of broker, controller"),
             "Accepted for Kafka's configuration files: a Barnabas node is always both."),
     _broker(LISTENERS, "listeners", LIST, ("PLAINTEXT://:9092",), _ADDRESSES,
             "The addresses to listen on, each with the name of its listener. No host means every interface, port 0 a "
             "free one."),
     _broker(LISTENERS, "advertised.listeners", LIST, None, _ADDRESSES,
-            "The addresses that clients are told, for those listeners where it is another one than they are bound to."),
+            "The addresses that clients are told to use, for listeners where they differ from the bound ones."),
     _broker(LISTENERS, "listener.security.protocol.map", STRING, _PROTOCOL_MAP, None,
             "NAME:PROTOCOL pairs. A listener whose name is not a protocol's own needs an entry here; only `PLAINTEXT` "
             "can be served."),
     _broker(LISTENERS, "inter.broker.listener.name", STRING, None, None,
-            "The listener by which the brokers of a cluster reach each other."),
+            "The listener through which the brokers of a cluster reach each other."),
     _broker(LISTENERS, "controller.listener.names", LIST, (), None,
             "Listeners of a Kafka controller. Their addresses in `listeners` and `advertised.listeners` are left out: "
             "Barnabas needs none."),
     _broker(LISTENERS, "metrics.listen", STRING, None, HostAndPort(),
             "Where to serve `/metrics` and `/healthz` over HTTP, without a login. No host means every interface, "
-            "port 0 a free one. Barnabas's own."),
+            "port 0 a free one. Specific to Barnabas."),
     _broker(CONNECTIONS, "socket.request.max.bytes", INT, 100 * _MIB, Between(_REQUEST_BYTES_MIN),
-            "A larger request is refused by closing its connection, before memory is taken for it."),
+            "The largest request. A larger one is refused by closing its connection, before memory is allocated for "
+            "it."),
     _broker(CONNECTIONS, "queued.max.request.bytes", LONG, -1, None,
-            "Memory for requests that are being read or worked on, of all connections together; beyond it they wait "
-            "in their sockets. Zero or less sets no limit; otherwise at least `socket.request.max.bytes`."),
+            "Memory for requests that are being read or processed, for all connections together; beyond it, requests "
+            "wait in their sockets. Zero or less sets no limit; otherwise at least `socket.request.max.bytes`."),
     _broker(CONNECTIONS, "max.connections", INT, _INT_MAX, _AT_LEAST_0,
-            "Connections at the same time; who comes later is closed at once. A client cannot set 0, which would "
-            "shut out everybody.", Dynamic.YES),
+            "The most connections at the same time; further ones are closed at once. A client cannot set 0, which "
+            "would shut out everybody.", Dynamic.YES),
     _broker(CONNECTIONS, "max.connections.per.ip", INT, _INT_MAX, _AT_LEAST_0,
-            "Connections at the same time from one address. 0 needs `max.connections.per.ip.overrides`, and a client "
-            "can set it only when these let its own address in.", Dynamic.YES),
+            "The most connections at the same time from one address. 0 needs `max.connections.per.ip.overrides`, and "
+            "a client can set it only if they let its own address in.", Dynamic.YES),
     _broker(CONNECTIONS, "max.connections.per.ip.overrides", STRING, "", PairsWithNumber(),
             "Other limits for single addresses: `10.0.0.1:200,10.0.0.2:5`.", Dynamic.YES),
     _broker(CONNECTIONS, "connections.max.idle.ms", LONG, 10 * _MINUTE_MS, NegativeOrAtLeast(_IDLE_MS_MIN),
-            "A connection on which nothing happens for this long is closed; a negative number keeps it open."),
+            "A connection that is idle for this long is closed; a negative number sets no limit."),
     _broker(CONNECTIONS, "socket.send.buffer.bytes", INT, -1, Between(1, also=(-1,)),
             "The size of a connection's send buffer in the kernel; -1 leaves it to the operating system. (Kafka's "
             "default is 102400.)"),
@@ -152,62 +153,65 @@ BROKER_SETTINGS: Final = SettingTable("broker", (
             "The size of a connection's receive buffer in the kernel; -1 leaves it to the operating system. (Kafka's "
             "default is 102400, which halves what producers of large batches get through.)"),
     _broker(CONNECTIONS, "socket.listen.backlog.size", INT, 50, _AT_LEAST_1,
-            "Connections that the kernel keeps waiting while the broker is busy."),
+            "Connections that the kernel queues while the broker is busy."),
     _broker(CONNECTIONS, "network.awake.us", INT, 100, Between(0, 1_000_000),
-            "Microseconds for which the broker looks for the next request before it sleeps. Barnabas's own: it halves "
-            "the round trip of a client that waits for each answer. 0 sleeps at once, as does a machine with one "
-            "processor."),
+            "How many microseconds the broker polls for the next request before it sleeps. Specific to Barnabas: it "
+            "halves the round trip of a client that waits for each response. With 0, or on a machine with one "
+            "processor, it sleeps at once."),
     _broker(CONNECTIONS, "fetch.max.bytes", INT, 55 * _MIB, Between(1024),
-            "The most that one fetch is answered with, whatever the client asks for; its first batch comes whole."),
+            "The most bytes that one fetch returns, whatever the client asks for; the first batch is always returned "
+            "whole."),
     _broker(CONNECTIONS, "max.incremental.fetch.session.cache.slots", INT, 1000, _AT_LEAST_0,
-            "Consumers whose partitions the broker remembers between their fetches."),
+            "How many fetch sessions the broker keeps, that is, consumers whose partitions it remembers between "
+            "fetches."),
     _broker(CONNECTIONS, "max.request.partition.size.limit", INT, 2000, _AT_LEAST_1,
-            "Partitions in one answer to DescribeTopicPartitions; the client asks for the rest."),
+            "The most partitions in one DescribeTopicPartitions response; the client asks for the rest."),
     _broker(TOPICS, "auto.create.topics.enable", BOOLEAN, True, None,
-            "Whether a topic is made when a client asks for one that does not exist. A mistyped name then makes one, "
-            "too: switch it off where topics are made on purpose."),
+            "Whether to create a topic when a client asks for one that does not exist. A mistyped name then creates "
+            "one, too: turn this off where topics are created on purpose."),
     _broker(TOPICS, "delete.topic.enable", BOOLEAN, True, None,
             "Whether clients may delete topics."),
     _broker(TOPICS, "num.partitions", INT, 1, Between(1, PARTITIONS_TOGETHER_MAX),
-            "Partitions of a topic that is made without saying how many."),
+            "Partitions of a topic that is created without a partition count."),
     _broker(TOPICS, "default.replication.factor", INT, 1, _AT_LEAST_1,
-            "Replicas of a topic that is made without saying how many."),
+            "Replicas of a topic that is created without a replication factor."),
     _broker(THREADS_GROUP, "background.threads", INT, 10, THREADS,
-            "Threads for work that may block: files that are made, flushed and removed, reads of cold data."),
+            "Threads for work that may block: creating, flushing and removing files, and reading cold data."),
     _broker(THREADS_GROUP, "num.io.threads", INT, 8, _AT_LEAST_1,
             "Accepted for Kafka's configuration files: one event loop serves all requests."),
     _broker(THREADS_GROUP, "num.network.threads", INT, 3, _AT_LEAST_1,
             "Accepted for Kafka's configuration files: one event loop serves all connections."),
     _broker(GROUPS, "group.initial.rebalance.delay.ms", INT, 3000, _AT_LEAST_0,
-            "How long a new group waits for more members before its first assignment, and again for each that comes "
-            "meanwhile. `barnabas up` and `barnabas.testing` set 0, as Kafka's example configuration does."),
+            "How long a new group waits for more members before its first assignment, and again for each one that "
+            "joins meanwhile. `barnabas up` and `barnabas.testing` set 0, as Kafka's example configuration does."),
     _broker(GROUPS, "group.min.session.timeout.ms", INT, 6000, _AT_LEAST_0,
-            "The shortest session that a member may ask for; at most `group.max.session.timeout.ms`."),
+            "The shortest session timeout that a member may ask for; at most `group.max.session.timeout.ms`."),
     _broker(GROUPS, "group.max.session.timeout.ms", INT, 30 * _MINUTE_MS, _AT_LEAST_1,
-            "The longest session that a member may ask for."),
+            "The longest session timeout that a member may ask for."),
     _broker(GROUPS, "group.max.size", INT, _INT_MAX, _AT_LEAST_1,
-            "Members of a group; who comes later is refused."),
+            "The most members of a group; further ones are refused."),
     _broker(GROUPS, "offsets.topic.num.partitions", INT, 50, Between(1, PARTITIONS_TOGETHER_MAX),
-            "Partitions of `__consumer_offsets` when it is made. A group belongs to one of them, by its name, so "
-            "that their number must not be changed afterwards."),
+            "Partitions of `__consumer_offsets` when it is created. A group uses the one that its name selects, so "
+            "their number must not change afterwards."),
     _broker(GROUPS, "offsets.topic.replication.factor", SHORT, 3, _AT_LEAST_1,
-            "Replicas of `__consumer_offsets` when it is made: it is not made, and there are no groups, before so many "
-            "brokers are there. `barnabas up` and `barnabas.testing` set 1 for their one broker."),
+            "Replicas of `__consumer_offsets` when it is created. Until that many brokers have registered, it is not "
+            "created and groups cannot be used. `barnabas up` and `barnabas.testing` set 1 for their one broker."),
     _broker(GROUPS, "offsets.topic.segment.bytes", INT, 100 * _MIB, Between(_MIB),
-            "Segment size of `__consumer_offsets` when it is made: small, so that it is compacted early, loads soon."),
+            "Segment size of `__consumer_offsets` when it is created: small, so that it is compacted early and loads "
+            "fast."),
     _broker(GROUPS, "offsets.topic.compression.codec", INT, 0, Between(0, 4),
             "Codec of the batches in `__consumer_offsets`: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."),
     _broker(GROUPS, "offsets.retention.minutes", INT, 10_080, _AT_LEAST_1,
-            "How long committed offsets are kept after their group has lost its last member, or, where there never was "
-            "one, after the last commit. Offsets of topics that members are subscribed to stay."),
+            "How long committed offsets are kept after their group has lost its last member or, if it never had one, "
+            "after the last commit. Offsets of topics that members are subscribed to are kept."),
     _broker(GROUPS, "offsets.retention.check.interval.ms", LONG, 10 * _MINUTE_MS, _AT_LEAST_1,
-            "How often offsets that have expired are looked for."),
+            "How often to look for expired offsets."),
     _broker(GROUPS, "offsets.commit.timeout.ms", INT, 5000, _AT_LEAST_1,
-            "How long a change of a group waits for all replicas before its client is told to try again."),
+            "How long a change of a group waits for all replicas before the client is told to retry."),
     _broker(GROUPS, "offsets.load.buffer.size", INT, 5 * _MIB, _AT_LEAST_1,
-            "Bytes that are read at a time when the groups of a partition are loaded; a larger batch comes whole."),
+            "How many bytes to read at a time when loading the groups of a partition; a larger batch is read whole."),
     _broker(GROUPS, "offset.metadata.max.bytes", INT, 4096, _AT_LEAST_0,
-            "The largest note that a consumer may leave with an offset; never more than 32767."),
+            "The largest metadata that a consumer may commit with an offset; never more than 32767."),
     _broker(SECURITY, "authorizer.class.name", STRING, "", None,
             "Access control lists. Everybody may do everything.", unsupported="access control"),
 ))
@@ -223,7 +227,7 @@ _TRANSACTIONS: Final = "transactions"
 _TLS_AND_SASL: Final = "TLS and SASL"
 _JMX: Final = "JMX metrics"
 _POLICIES: Final = "plug-in policies"
-_GROUP_PROTOCOL: Final = "group protocol but the classic one"
+_GROUP_PROTOCOL: Final = "group protocol other than the classic one"
 
 UNSUPPORTED: Final = {
     "add.partitions.to.txn.": _TRANSACTIONS,
@@ -245,7 +249,7 @@ UNSUPPORTED: Final = {
     "fetch.purgatory.": "purgatories",
     "follower.": _BETWEEN_BROKERS,
     "group.consumer.": _GROUP_PROTOCOL,
-    "group.coordinator.": "threads of its own for the group coordinator",
+    "group.coordinator.": "separate threads for the group coordinator",
     "group.share.": "share groups",
     "group.streams.": _GROUP_PROTOCOL,
     "initial.broker.registration.": _KRAFT,

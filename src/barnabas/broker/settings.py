@@ -54,7 +54,7 @@ def recognise(texts: Mapping[str, str]) -> Recognised:
         else:
             notes.append(f"{name} is not a setting and has no effect{_hint(name)}")
     for listener in _controller_listeners(texts):
-        notes.append(f"the listener {listener} is left out: Barnabas needs no connections between controllers")
+        notes.append(f"the listener {listener} is ignored: Barnabas needs no connections between controllers")
     return Recognised(known, notes)
 
 
@@ -68,7 +68,7 @@ def _controller_listeners(texts: Mapping[str, str]) -> list[str]:
 
 def _hint(name: str) -> str:
     if name in TOPIC_SETTINGS and TOPIC_SETTINGS[name].synonyms:
-        return f"; topics have it, and the default for all of them is {TOPIC_SETTINGS[name].synonyms[0].name}"
+        return f"; it is a topic setting, and the default for all topics is {TOPIC_SETTINGS[name].synonyms[0].name}"
     try:
         SERVER_SETTINGS[name]
     except InvalidSetting as error:
@@ -140,8 +140,8 @@ class BrokerConfig:
             )
         if self.max_connections_per_ip == 0 and not any(self.max_connections_per_ip_overrides.values()):
             raise InvalidSetting(
-                "max.connections.per.ip=0 would shut out everybody; max.connections.per.ip.overrides must name who may"
-                " connect"
+                "max.connections.per.ip=0 would shut out everybody; max.connections.per.ip.overrides must list the "
+                "addresses that may connect"
             )
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise InvalidSetting(
@@ -188,14 +188,14 @@ class BrokerSettings:
         try:
             return BrokerConfig.from_settings(self.current(image, broker_id))
         except InvalidSetting as error:
-            logger.error("the changed settings of the broker cannot be used together: %s", error)
+            logger.error("the changed settings of the broker contradict each other and are ignored: %s", error)
             return self.config
 
     def current_log_manager_config(self, image: ClusterImage, broker_id: int) -> LogManagerConfig:
         try:
             return self._log_manager_config(self.current(image, broker_id))
         except InvalidSetting as error:
-            logger.error("the changed settings of the broker's logs cannot be used together: %s", error)
+            logger.error("the changed settings of the broker's logs contradict each other and are ignored: %s", error)
             return self.log_manager_config
 
     def _log_manager_config(self, texts: Mapping[str, str]) -> LogManagerConfig:
@@ -230,7 +230,7 @@ class BrokerSettings:
         try:
             return LogConfig.broker_defaults(_log_texts(self.current(image, broker_id)))
         except InvalidSetting as error:
-            logger.error("the changed settings of the broker cannot be used together: %s", error)
+            logger.error("the changed settings of the broker contradict each other and are ignored: %s", error)
             return self._static_defaults
 
 
@@ -268,7 +268,7 @@ def _usable(texts: Mapping[str, str]) -> dict[str, str]:
 
 def _node_id(node_id: int | None, broker_id: int) -> int | None:
     if node_id is not None and broker_id >= 0 and node_id != broker_id:
-        raise InvalidSetting(f"node.id={node_id} and broker.id={broker_id} differ; give one of them")
+        raise InvalidSetting(f"node.id={node_id} and broker.id={broker_id} differ; set only one of them")
     return node_id if node_id is not None else (broker_id if broker_id >= 0 else None)
 
 

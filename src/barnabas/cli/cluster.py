@@ -9,17 +9,17 @@ from barnabas.cli.remote import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, with_clust
 if TYPE_CHECKING:
     from barnabas.client.cluster import Cluster
 
-app = typer.Typer(help="Look at the cluster.", rich_markup_mode=None)
+app = typer.Typer(help="Show the cluster.", rich_markup_mode=None)
 
 
 @app.callback()
 def cluster_commands() -> None:
-    """Look at the cluster."""
+    """Show the cluster."""
 
 
 @app.command()
 def describe(as_json: AsJson = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """Show the brokers, what they lead, and their disks."""
+    """Show the brokers, the partitions they lead, and their disks."""
     from barnabas.cli.output import human_bytes, plural, say, say_json, say_table
 
     described = with_cluster(bootstrap, _describe)

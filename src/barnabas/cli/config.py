@@ -25,22 +25,22 @@ TopicOption = Annotated[
         "--topic",
         "-t",
         metavar="TOPIC",
-        help="Of this topic.",
+        help="The topic.",
         show_default=False,
         autocompletion=completion.topics,
     ),
 ]
 BrokerOption = Annotated[
-    int | None, typer.Option("--broker", metavar="ID", help="Of the broker with this id.", show_default=False)
+    int | None, typer.Option("--broker", metavar="ID", help="The broker with this id.", show_default=False)
 ]
 AllBrokersOption = Annotated[
-    bool, typer.Option("--all-brokers", help="Of all brokers: what is set dynamically for the whole cluster.")
+    bool, typer.Option("--all-brokers", help="All brokers: the dynamic defaults of the whole cluster.")
 ]
 DataDirOption = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Work on the data directory of a broker that does not run, on what was changed while it ran.",
+        help="Data directory of a stopped broker: use the changes that are stored there.",
         show_default=False,
     ),
 ]
@@ -55,14 +55,14 @@ def get(
     topic: TopicOption = None,
     broker: BrokerOption = None,
     all_brokers: AllBrokersOption = False,
-    everything: Annotated[bool, typer.Option("--all", help="Show also what has its default.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also show settings that have their default.")] = False,
     as_json: AsJson = False,
     data_dir: DataDirOption = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Show settings of a topic or a broker.
 
-    Those that are named, else those that somebody chose, or --all.
+    Without names, only settings that were set explicitly, or all with --all.
 
     Example: barnabas config get --topic orders retention.ms
     """
@@ -97,7 +97,7 @@ def get(
     elif shown:
         say_table(("name", "value", "source"), [_row(entry) for entry in shown])
     else:
-        remark("everything has its default; --all shows it")
+        remark("every setting has its default; --all shows them")
 
 
 @app.command("set")
@@ -105,16 +105,19 @@ def set_values(
     assignments: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME=VALUE...", help="What to set.", show_default=False, autocompletion=completion.assignments
+            metavar="NAME=VALUE...",
+            help="Settings and their values.",
+            show_default=False,
+            autocompletion=completion.assignments,
         ),
     ],
     topic: TopicOption = None,
     broker: BrokerOption = None,
     all_brokers: AllBrokersOption = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only let the broker check it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only let the broker check the change.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Change settings; those that are not named stay as they are.
+    """Change settings; all others stay as they are.
 
     Example: barnabas config set --topic orders retention.ms=86400000
     """
@@ -137,7 +140,7 @@ def unset(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="NAME...", help="What to unset.", show_default=False, autocompletion=completion.settings
+            metavar="NAME...", help="Settings to unset.", show_default=False, autocompletion=completion.settings
         ),
     ],
     topic: TopicOption = None,
@@ -146,9 +149,9 @@ def unset(
     data_dir: DataDirOption = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Give settings their defaults again.
+    """Reset settings to their defaults.
 
-    When a setting keeps everybody out, stop the broker and use --data-dir.
+    If a setting keeps everybody out, stop the broker and use --data-dir.
 
     Example: barnabas config unset --topic orders retention.ms
     """

@@ -139,7 +139,7 @@ def check_records(first: Offset, columns: Columns) -> None:
     }
     for name, content in expected.items():
         if bytes(getattr(columns, name)) != content:
-            raise DemoFailed(f"the {name} of the records from {first} on are not what was produced")
+            raise DemoFailed(f"the {name} of the records from {first} on differ from what was produced")
 
 
 # What is done with the broker
@@ -189,14 +189,14 @@ async def consume(cluster: Cluster, first: Offset, count: int, on_progress: Call
                 runs = await consumer.poll(SILENCE_SECONDS_MAX)
                 decoded = [run.columns(with_headers=False) for run in runs]
             if not runs:
-                raise DemoFailed(f"nothing came from offset {first + watch.records} on")
+                raise DemoFailed(f"no records arrived from offset {first + watch.records} on")
             for run, columns in zip(runs, decoded, strict=True):
                 check_records(first + watch.records, columns)
                 watch.records += columns.count
                 watch.size_bytes += len(run.batches)
                 on_progress(columns.count)
     if watch.records != count:
-        raise DemoFailed(f"{watch.records} records came, but {count} were produced")
+        raise DemoFailed(f"{plural(watch.records, 'record')} arrived, but {count} were produced")
     return watch
 
 
@@ -223,7 +223,7 @@ async def run_demo(directory: Path) -> None:
         with watch:
             broker.stop()
         say(f"6 stopped    the broker, in {watch.seconds:.2f} s")
-        say(f"All {plural(RECORDS + RECORDS_UNDER_KILL, 'record')} were there, each once and in order.")
+        say(f"All {plural(RECORDS + RECORDS_UNDER_KILL, 'record')} arrived, each once and in order.")
     finally:
         broker.kill()
 
@@ -251,7 +251,7 @@ def main() -> int:
     logging.getLogger("barnabas").addHandler(logging.NullHandler())  # the story tells it all
     try:
         with tempfile.TemporaryDirectory(prefix="barnabas-demo-") as directory:
-            say(f"Barnabas produces and consumes records of {VALUE_BYTES} bytes; the data lies in {directory}.")
+            say(f"Barnabas produces and consumes records of {VALUE_BYTES} bytes; the data is in {directory}.")
             uvloop.run(run_demo(Path(directory)))
     except (DemoFailed, BarnabasError) as failure:
         complain(f"the demo failed: {failure}")

@@ -109,7 +109,9 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Print the log and the trace of an unexpected error.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Print the log, and the traceback of an unexpected error.")
+    ] = False,
 ) -> None:
     if debug:
         configure_logging(LogFormat.TEXT, logging.DEBUG, sys.stderr)

@@ -7,12 +7,12 @@ import typer
 if TYPE_CHECKING:
     from barnabas.broker.rebuilding import Rebuilding
 
-app = typer.Typer(help="Restore the file with a cluster's topics.", rich_markup_mode=None)
+app = typer.Typer(help="Rebuild the metadata file of a broker.", rich_markup_mode=None)
 
 
 @app.callback()
 def metadata_commands() -> None:
-    """Restore the file with a cluster's topics."""
+    """Rebuild the metadata file of a broker."""
 
 
 @app.command()
@@ -27,18 +27,18 @@ def rebuild(
         ),
     ],
     node_id: Annotated[
-        int | None, typer.Option(metavar="ID", help="The broker's node.id, if no meta.properties has it.")
+        int | None, typer.Option(metavar="ID", help="The broker's node.id, if meta.properties is missing.")
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Also when the file that is there can be read.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Rebuild even if the existing file is readable.")] = False,
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Create partitions that were not found, empty.")
+        bool, typer.Option("--allow-missing", help="Create missing partitions as empty ones.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be written, and change nothing.")] = False,
 ) -> None:
-    """Make the metadata file anew from the log directories.
+    """Rebuild the metadata file from the log directories.
 
-    Topics, their ids, partitions and leader epochs are found there; other settings of topics and brokers are not. Stop
-    the broker first. No log is touched, and an old file is kept under another name.
+    Recovers topics with their ids, partitions and leader epochs, but no other settings of topics and brokers. Stop the
+    broker first. No log is touched, and the old file is kept under another name.
 
     Example: barnabas metadata rebuild --data-dir barnabas-data
     """
@@ -86,13 +86,13 @@ def _say(rebuilding: "Rebuilding", dry_run: bool) -> None:
     if rebuilding.backup is not None:
         say(f"the old file is kept as {rebuilding.backup}")
     for note in rebuilding.notes:
-        remark(f"not readable, and done without: {note}")
+        remark(f"not readable, and ignored: {note}")
     if rebuilt.new_ids:
-        remark(f"no topic id was found, a new one is given: {first_few(rebuilt.new_ids)}")
+        remark(f"no topic id was found, so a new one is used: {first_few(rebuilt.new_ids)}")
     if rebuilt.left_out:
-        remark(f"of an earlier topic of the same name, and left out: {first_few(rebuilt.left_out)}")
+        remark(f"left over from an earlier topic of the same name, and ignored: {first_few(rebuilt.left_out)}")
     if rebuilt.missing:
-        remark(f"not found, and empty from now on: {first_few(rebuilt.missing)}")
+        remark(f"not found, and created empty: {first_few(rebuilt.missing)}")
     if rebuilt.guessed:
         remark(
             f"the settings of these topics are not known, so they keep all records: {first_few(rebuilt.guessed)}; "

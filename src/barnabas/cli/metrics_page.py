@@ -18,23 +18,23 @@ This page is written by `python -m barnabas.cli.metrics_page` from the table in 
 `barnabas up --metrics-listen 127.0.0.1:9404`, or `metrics.listen=127.0.0.1:9404` in the file that `--config` names,
 serves two pages over HTTP:
 
-| path | answer |
+| path | response |
 |---|---|
 | `/metrics` | the metrics below in Prometheus's text format |
 | `/healthz` | 200 when the broker is ready, else 503; the body says why, as JSON |
 
-The port has neither TLS nor a login, and shows the names of topics and groups: give it an address that only the
-operators reach. [`deploy/`](../deploy/README.md) has a dashboard for Grafana and alert rules for Prometheus.
+The port has neither TLS nor a login, and shows the names of topics and groups: give it an address that only
+operators can reach. [`deploy/`](../deploy/README.md) has a dashboard for Grafana and alert rules for Prometheus.
 
-Counters begin at zero when the broker starts. What never happened has no lines: a metric with labels, or a histogram,
-appears with its first event, so that a query which must have a number says `or vector(0)`. A scrape is answered a
-little at a time between the requests of clients, and shared by all who ask meanwhile.
+Counters start at zero when the broker starts. A metric with labels, or a histogram, appears only with its first
+event: a query that must return a number needs `or vector(0)`. A scrape is rendered in small steps between the requests
+of clients, and scrapes that arrive meanwhile share its result.
 """
 
 _PROCESS = """\
 ## Process
 
-What the operating system knows, under Prometheus's usual names: `process_cpu_seconds_total`, `process_open_fds`,
+What the operating system reports, under Prometheus's usual names: `process_cpu_seconds_total`, `process_open_fds`,
 `process_max_fds`, `process_resident_memory_bytes`, `process_virtual_memory_bytes`, `process_start_time_seconds`.
 """
 

@@ -17,26 +17,26 @@ This page is written by `python -m barnabas.cli.settings_page` from the tables i
 
 Names and defaults are Apache Kafka 4.3's. A setting has one text form wherever it is given: in a properties
 file, after `--set` on a command line (`--set retention.ms=3600000`), or through a client. A wrong value is
-refused with the values that are allowed, a wrong name with the nearest right one. "At run time" says whether
-a setting can be changed without a restart: yes, no, or only for each broker by itself.
+refused with the allowed values, a wrong name with the nearest right one. "At run time" says whether a setting can
+be changed without a restart: yes, no, or only for each broker by itself.
 """
 
 _TOPIC_OPENING = """\
-Each topic can have its own. Where it has none, the broker's setting named under "default from" is used; of
-several, the first that is set.
+Each topic can have its own value. If it has none, the broker setting named under "default from" is used; if there
+are several, the first that is set.
 """
 
 _LOG_OPENING = """\
-These hold for a whole broker: its directories, its background work, and the defaults of its topics.
+These apply to a whole broker: its directories, its background work, and the defaults of its topics.
 """
 
 _BROKER_OPENING = """\
-These hold for a whole broker: who it is, where it listens, and what it allows.
+These apply to a whole broker: its identity, where it listens, and what it allows.
 """
 
 _UNSUPPORTED_OPENING = """\
-Kafka has these, and Barnabas does not: they are said when they are given, and have no effect. A name that ends in a
-dot stands for all that begin so.
+Kafka has these, and Barnabas does not: giving one logs a warning and has no effect. A name that ends in a dot stands
+for all names that begin with it.
 """
 
 _GROUP_NOTES = {

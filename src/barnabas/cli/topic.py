@@ -45,19 +45,19 @@ def create(
             "--partitions",
             "-p",
             metavar="COUNT",
-            help="How many partitions; else what the broker's num.partitions says.",
+            help="How many partitions. [default: the broker's num.partitions]",
             min=1,
         ),
     ] = None,
     replication_factor: Annotated[
         int | None,
         typer.Option(
-            "--replication-factor", "-r", metavar="COUNT", help="On how many brokers each partition is.", min=1
+            "--replication-factor", "-r", metavar="COUNT", help="How many replicas each partition has.", min=1
         ),
     ] = None,
     settings: SetOption = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Leave a topic that exists as it is, and do not complain.")
+        bool, typer.Option("--if-not-exists", help="Do not fail if a topic exists; leave it as it is.")
     ] = False,
     as_json: AsJson = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -105,9 +105,7 @@ def create(
 
 @app.command("list")
 def list_topics(
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Show the topics that brokers use themselves, too.")
-    ] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Also show internal topics.")] = False,
     as_json: AsJson = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -142,7 +140,7 @@ def list_topics(
 def describe(names: Names, as_json: AsJson = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Show partitions, offsets, sizes and settings of topics.
 
-    Of the settings those that somebody chose; 'barnabas config get' shows the others.
+    Only settings that were set explicitly are shown; 'barnabas config get --all' shows the others.
     """
     from barnabas.cli.output import say_json
 
@@ -244,15 +242,15 @@ def alter(
         typer.Option(
             "--unset",
             metavar="NAME",
-            help="Give a setting its default again; may be repeated.",
+            help="Reset a setting to its default; may be repeated.",
             autocompletion=completion.topic_settings,
         ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Change a topic: more partitions, other settings. What is not named stays.
+    """Change the partitions or settings of a topic. Everything else stays as it is.
 
-    Records with a key go to other partitions than before when there are more of them.
+    With more partitions, records with a key may go to other partitions than before.
 
     Examples:
 
@@ -282,13 +280,11 @@ def alter(
 @app.command()
 def delete(
     names: Names,
-    if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="Do not complain about a topic that is not there.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do not fail if a topic does not exist.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Delete topics with everything in them. On a terminal you are asked first."""
+    """Delete topics with everything in them. On a terminal, asks for confirmation first."""
     from barnabas.cli.output import confirm, say
     from barnabas.client.admin import Admin
     from barnabas.client.errors import UnknownTopic

@@ -60,7 +60,7 @@ def up(
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help=f"Where the data is. [default: ./{_DATA_DIRECTORY}]", show_default=False),
+        typer.Option(metavar="DIR", help=f"The data directory. [default: ./{_DATA_DIRECTORY}]", show_default=False),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -81,12 +81,16 @@ def up(
     metrics_port: Annotated[
         int | None,
         typer.Option(
-            metavar="PORT", help="--metrics-listen with the host of --listen.", min=0, max=_PORT_MAX, show_default=False
+            metavar="PORT",
+            help="Like --metrics-listen, with the host of --listen.",
+            min=0,
+            max=_PORT_MAX,
+            show_default=False,
         ),
     ] = None,
-    log_format: Annotated[LogFormat, typer.Option(help="How the log is written.")] = LogFormat.TEXT,
+    log_format: Annotated[LogFormat, typer.Option(help="The format of the log.")] = LogFormat.TEXT,
     log_level: Annotated[
-        LogLevel, typer.Option(help="What is logged: this, and what is more serious.", case_sensitive=False)
+        LogLevel, typer.Option(help="The lowest level that is logged.", case_sensitive=False)
     ] = LogLevel.INFO,
 ) -> None:
     """Run a broker until Ctrl-C.
@@ -119,7 +123,7 @@ def make_settings(
     if listen is not None:
         texts["listeners"] = _listener(listen)
         if "advertised.listeners" not in given and texts.pop("advertised.listeners", None) is not None:
-            logger.warning("%s: advertised.listeners has no effect: --listen says where to serve", config)
+            logger.warning("%s: advertised.listeners has no effect: --listen takes its place", config)
     if data_dir is not None:
         texts.pop("log.dir", None)
         texts["log.dirs"] = str(data_dir.absolute())
@@ -136,7 +140,9 @@ def with_metrics(settings: "BrokerSettings", metrics_listen: str | None, metrics
     if metrics_listen is None and metrics_port is None:
         return settings
     if metrics_listen is not None and metrics_port is not None:
-        raise InvalidSetting("--metrics-listen and --metrics-port both say where the metrics are; give one of them")
+        raise InvalidSetting(
+            "--metrics-listen and --metrics-port both set the address of the metrics; give one of them"
+        )
     if metrics_listen is None:
         host = settings.config.listeners[0].host
         metrics_listen = f"[{host}]:{metrics_port}" if ":" in host else f"{host}:{metrics_port}"
@@ -224,8 +230,8 @@ async def _until_stopped(broker: "Broker", stopping: asyncio.Event) -> None:
         raise failure
     if failure is not None:
         raise CommandFailed(
-            f"the broker ended because of a bug of its own: {type(failure).__name__}: {failure} (the log above has the "
-            "trace; please report it)"
+            f"the broker stopped because of a bug: {type(failure).__name__}: {failure} (the log above has the trace; "
+            "please report it)"
         ) from failure
 
 

@@ -15,10 +15,10 @@ SILENT_SECONDS: Final = 2.0
 REPEAT_SECONDS: Final = 30.0
 
 _REASONS: Final = {
-    ErrorCode.KAFKA_STORAGE_ERROR: "its disk is full, or has failed",
+    ErrorCode.KAFKA_STORAGE_ERROR: "its disk is full or has failed",
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "it does not lead the partition now",
-    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas wants",
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "fewer replicas are in sync than min.insync.replicas wants",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas requires",
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "fewer replicas are in sync than min.insync.replicas requires",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "it does not know the topic",
     ErrorCode.UNKNOWN_TOPIC_ID: "it does not know the topic",
     ErrorCode.REQUEST_TIMED_OUT: "the replicas did not confirm it in time",
@@ -40,7 +40,7 @@ class WaitingReport:
             self._moved_at = now
             self._delivered_records = status.delivered_records
             was_waiting, self._said = self._said is not None, None
-            return "records are taken again" if was_waiting and has_moved else None
+            return "records are accepted again" if was_waiting and has_moved else None
         if now < self._moved_at + SILENT_SECONDS:
             return None
         reason = waiting_reason(status.obstacles)

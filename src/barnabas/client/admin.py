@@ -143,7 +143,7 @@ class Admin:
             raise_for(answer.error_code.value, f"topic '{name}'", answer.error_message)
 
         await self._ask_controller(
-            f"topic '{name}' got no more partitions",
+            f"partitions could not be added to topic '{name}'",
             ApiKey.CREATE_PARTITIONS,
             {"topics": [{"name": name, "count": total, "assignments": None}], "timeout_ms": self._timeout_ms},
             read,

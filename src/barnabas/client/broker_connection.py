@@ -77,7 +77,7 @@ class BrokerConnection:
                 await connection._negotiate()
         except TimeoutError:
             await channel.close()
-            raise ConnectFailed(f"{channel.name} takes connections, but does not answer") from None
+            raise ConnectFailed(f"{channel.name} accepts connections, but does not answer") from None
         except MalformedMessage as error:
             await channel.close()
             raise ConnectFailed(f"{channel.name} does not speak Kafka's protocol: {error}") from error
@@ -98,7 +98,9 @@ class BrokerConnection:
         """The highest version of an API that both sides speak."""
         version = self._versions.get(api_key)
         if version is None:
-            message = f"the broker at {self.name} does not offer {APIS[api_key].name} in a version that is known here"
+            message = (
+                f"the broker at {self.name} does not support {APIS[api_key].name} in a version that this client knows"
+            )
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
         return version
 
@@ -139,7 +141,9 @@ class BrokerConnection:
             offered = next((api.max_version for api in ranges.api_keys if api.api_key == ApiKey.API_VERSIONS), 0)
             ranges = await self._ask_versions(min(offered, newest))
         if ranges.error_code.value != ErrorCode.NONE:
-            raise KafkaError(ErrorCode.of(ranges.error_code.value), f"{self.name} does not tell what it speaks")
+            raise KafkaError(
+                ErrorCode.of(ranges.error_code.value), f"{self.name} does not tell which API versions it supports"
+            )
         for offered in ranges.api_keys:
             api = APIS.get(offered.api_key)
             if api is not None:

@@ -216,7 +216,7 @@ class Cluster:
             connection = self._connections.get(key)
             if connection is None or connection.is_closed:
                 if self._is_closed:
-                    raise ConnectFailed(f"{address_text(host, port)} is not connected to: the cluster was closed")
+                    raise ConnectFailed(f"cannot connect to {address_text(host, port)}: the cluster was closed")
                 options = self.options.connection
                 connection = await BrokerConnection.open(self._network, host, port, options, self._buffers)
                 if self._is_closed:  # in the meantime

@@ -109,7 +109,7 @@ class GroupCoordinator:
     def shard_for(self, group_id: str) -> GroupShard:
         """The shard that a group belongs to, ready to be asked; KafkaError when it is not here, or not yet."""
         if not self._partition_count:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, "there is no topic for groups yet")
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "the topic for groups does not exist yet")
         shard = self._shards.get(self.partition_of(group_id))
         if shard is None or shard.status is not _ACTIVE:
             raise _not_here(shard)
@@ -222,7 +222,7 @@ class GroupCoordinator:
                 self.measures.rebalances.value += 1
                 if event.outcome is not Outcome.INTERRUPTED:
                     logger.info(
-                        "group %s is %s: generation %d with %d members",
+                        "group %s is %s: generation %d, members: %d",
                         *(event.group_id, event.outcome.value, event.generation_after, event.members_after),
                         extra=fields(group=event.group_id, generation=event.generation_after),
                     )

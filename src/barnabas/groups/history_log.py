@@ -116,7 +116,7 @@ class HistoryLog:
         try:
             await read_records(partition, _READ_BYTES, self._take, damage)
         except BarnabasError as error:
-            logger.error("the story of the groups cannot be read, and begins anew: %s", error)
+            logger.error("cannot read the rebalance history of the groups, starting a new one: %s", error)
         damage.report(logger, HISTORY_TOPIC, partition.index)
         self._is_loaded = True
         waiting, self._waiting = self._waiting, []
@@ -144,7 +144,7 @@ class HistoryLog:
             try:
                 return decode_history(known)
             except UnreadableHistory as error:
-                message = "the story of group %s cannot be read, and begins anew: %s"
+                message = "cannot read the rebalance history of group %s, starting a new one: %s"
                 logger.warning(message, group_id, error, extra=fields(group=group_id))
                 known = None
         return GroupHistory(group_id) if known is None else known
@@ -176,4 +176,4 @@ class HistoryLog:
 
 def _log_failure(error: BarnabasError | None) -> None:
     if error is not None:
-        logger.warning("the story of a group is not written: %s", error)
+        logger.warning("cannot write the rebalance history of a group: %s", error)

@@ -70,7 +70,7 @@ class Damage:
         """One line, if there is anything to say."""
         if self.first_offset is not None:
             logger.error(
-                "%s-%d: skipped what cannot be read, %d damaged batches and %d records, the first at offset %d: %s",
+                "%s-%d: skipped unreadable data (damaged batches: %d, records: %d), the first at offset %d: %s",
                 *(topic, partition, self.batches, self.records, self.first_offset, self.first_problem),
                 extra=fields(topic=topic, partition=partition, offset=self.first_offset),
             )

@@ -50,7 +50,7 @@ def check_commit(group: Group, generation: int, member_id: str, instance_id: str
     if group.state is _EMPTY and generation < 0:
         return
     if generation < 0 and not member_id and instance_id is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members, only they commit")
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members, and only they can commit")
     error = group.member_error(member_id, instance_id)
     if error is not None:
         raise KafkaError(error)

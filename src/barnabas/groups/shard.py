@@ -157,7 +157,7 @@ class GroupShard:
             if not partition.is_led:  # its directory went offline for this
                 return
             self.status = ShardStatus.FAILED
-            logger.error("groups of partition %d cannot be loaded: %s", partition.index, error, extra=self._fields)
+            logger.error("cannot load the groups of partition %d: %s", partition.index, error, extra=self._fields)
             world.timers.start(self._retry_timer, _LOAD_AGAIN_MS)
             return
         if not partition.is_led:
@@ -183,7 +183,9 @@ class GroupShard:
             count, state, damage = await self._replay_one_by_one()
         damage.report(logger, OFFSETS_TOPIC, self.partition.index)
         if state.groups.skipped_records:
-            logger.debug("%d records are of other kinds of groups", state.groups.skipped_records, extra=self._fields)
+            logger.debug(
+                "skipped %d records of other kinds of groups", state.groups.skipped_records, extra=self._fields
+            )
         return count, state
 
     async def _until_committed(self, end_offset: Offset) -> None:
@@ -262,7 +264,7 @@ class GroupShard:
         if self.status is not ShardStatus.ACTIVE:
             return
         self._reloading.warn(
-            "groups of partition %d are loaded anew: %s",
+            "reloading the groups of partition %d: %s",
             self.partition.index,
             error,
             topic=OFFSETS_TOPIC,
@@ -368,7 +370,7 @@ class GroupShard:
         code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
         told = _CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
         logger.warning(
-            "groups of partition %d: a change is refused: %s", self.partition.index, error, extra=self._fields
+            "groups of partition %d: a change was refused: %s", self.partition.index, error, extra=self._fields
         )
         for effects in together:
             more = self.state.refused(effects, told, self._world.now())
@@ -405,7 +407,7 @@ class GroupShard:
             _answer(effects, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             effects.replies.clear()
         self._late.warn(
-            "groups of partition %d: the replicas do not confirm in time",
+            "groups of partition %d: the replicas did not confirm in time",
             self.partition.index,
             topic=OFFSETS_TOPIC,
             partition=self.partition.index,

@@ -40,7 +40,7 @@ def tell_entry(entry: HistoryEntry, zone: tzinfo | None = UTC) -> list[str]:
     """The first line is a heading; the others tell of causes and members. `zone` None means local time."""
     if isinstance(entry, StaticMemberReplaced):
         return [
-            f"{_time_text(entry.at_ms, zone)}  generation {entry.generation} went on without a rebalance",
+            f"{_time_text(entry.at_ms, zone)}  generation {entry.generation} continued without a rebalance",
             f"{member_text(entry.new)} was started again with the same group.instance.id",
         ]
     return [
@@ -84,19 +84,19 @@ def _tell_cause(cause: Cause) -> str:
         case Reason.HEARTBEAT_MISSED:
             return f"{who} missed its heartbeat{_silence(cause)}"
         case Reason.METADATA_CHANGED:
-            return f"{who} came back with another subscription{words}"
+            return f"{who} rejoined with a different subscription{words}"
         case Reason.LEADER_REJOINED:
             return f"{who}, the leader, asked for a new assignment{words}"
         case Reason.STATIC_MEMBER_REPLACED:
             return f"{who} was started again with the same group.instance.id{words}"
         case Reason.MEMBER_REJOINED:
-            return f"{who} asked to join again{words}"
+            return f"{who} asked to rejoin{words}"
         case Reason.SYNC_MISSED:
-            return f"{who} joined, but did not come for its partitions in time"
+            return f"{who} joined, but did not ask for its partitions in time"
         case Reason.JOIN_MISSED:
-            return f"{who} was removed, because it did not join again in time"
+            return f"{who} was removed, because it did not rejoin in time"
         case Reason.OVER_CAPACITY:
-            return f"{who} was too many: the group had reached group.max.size"
+            return f"{who} was refused: the group had reached group.max.size"
         case Reason.WRITE_REFUSED:
             return "the broker could not store the assignment"
 
@@ -111,7 +111,7 @@ def _own_words(cause: Cause) -> str:
 def _silence(cause: Cause) -> str:
     if cause.since_ms is None:
         return ""
-    return f": nothing was heard of it for {duration_text(max(0, cause.at_ms - cause.since_ms))}"
+    return f": it was silent for {duration_text(max(0, cause.at_ms - cause.since_ms))}"
 
 
 def _tell_last(rebalance: RebalanceCompleted) -> Iterator[str]:
@@ -187,10 +187,10 @@ def _is_slow(rebalance: RebalanceCompleted) -> bool:
 def _slow_join(rebalance: RebalanceCompleted) -> Advice:
     slow = "the last member" if rebalance.last_joined is None else member_text(rebalance.last_joined)
     return Advice(
-        f"all waited {duration_text(joining_ms(rebalance))} for {slow}, which joins again only when it has processed "
-        "what it holds and polls",
-        "lower its max.poll.records, or let the others go on meanwhile with partition.assignment.strategy="
-        "cooperative-sticky",
+        f"all members waited {duration_text(joining_ms(rebalance))} for {slow}, which rejoins only after it has "
+        "processed its records and polls again",
+        "lower its max.poll.records, or let the others continue meanwhile with "
+        "partition.assignment.strategy=cooperative-sticky",
         ("max.poll.records", "partition.assignment.strategy"),
     )
 
@@ -207,7 +207,7 @@ def advise_group(history: GroupHistory) -> list[Advice]:
     if came_back:
         return [
             Advice(
-                f"{many}: members go and come back ({', '.join(came_back[:3])}), as in a deployment or a crash loop",
+                f"{many}: members leave and come back ({', '.join(came_back[:3])}), as in a deployment or a crash loop",
                 "give each member its own group.instance.id, so that a restart within session.timeout.ms causes no "
                 "rebalance",
                 ("group.instance.id", "session.timeout.ms"),
@@ -224,7 +224,7 @@ def advise_group(history: GroupHistory) -> list[Advice]:
         ]
     return [
         Advice(
-            f"{many}: the group does not come to rest",
+            f"{many}: the group does not settle",
             "look at the causes above; static members (group.instance.id) and cooperative-sticky make each of them "
             "cheaper",
             ("group.instance.id", "partition.assignment.strategy"),
@@ -259,7 +259,7 @@ def _came_back(causes: Iterable[Cause]) -> list[str]:
 
 
 _HEARTBEAT_MISSED: Final = Advice(
-    "the process was killed, stood still (a long garbage collection, a suspended laptop or container, a full CPU), or "
+    "the process was killed, paused (a long garbage collection, a suspended laptop or container, a full CPU), or "
     "lost its network",
     "raise session.timeout.ms if it is alive but pauses that long; if it was restarted, give it a group.instance.id",
     ("session.timeout.ms", "group.instance.id"),
@@ -270,18 +270,18 @@ _POLL_INTERVAL_EXCEEDED: Final = Advice(
     ("max.poll.interval.ms", "max.poll.records"),
 )
 _DID_NOT_REJOIN: Final = Advice(
-    "who was removed was busy with records, or hung, for the whole rebalance timeout",
+    "the removed member was busy processing records, or hung, for the whole rebalance timeout",
     "raise max.poll.interval.ms (it is also the rebalance timeout), or lower max.poll.records",
     ("max.poll.interval.ms", "max.poll.records"),
 )
 _SYNC_MISSED: Final = Advice(
-    "the member stopped between joining and taking its partitions: it crashed, hung, or its assignor failed",
-    "look into its log at this time; raise max.poll.interval.ms if the leader needs long to assign",
+    "the member stopped between joining and getting its partitions: it crashed, hung, or its assignor failed",
+    "check its log at this time; raise max.poll.interval.ms if the leader takes long to assign",
     ("max.poll.interval.ms",),
 )
 _LEADER_REJOINED: Final = Advice(
-    "a topic that the group reads was made, deleted, or got more partitions",
-    "nothing, unless it happens often: then subscribe to fewer topics than a pattern matches",
+    "a topic that the group reads was created, deleted, or got more partitions",
+    "nothing, unless it happens often: then subscribe with a narrower pattern",
 )
 _OVER_CAPACITY: Final = Advice(
     "more members were started than the brokers allow in one group",
@@ -289,8 +289,8 @@ _OVER_CAPACITY: Final = Advice(
     ("group.max.size",),
 )
 _WRITE_REFUSED: Final = Advice(
-    "the group's metadata is larger than the offsets topic takes, or too few replicas were in sync",
-    "look into the broker's log at this time; raise max.message.bytes of __consumer_offsets if it says so",
+    "the group's metadata is larger than the offsets topic accepts, or too few replicas were in sync",
+    "check the broker's log at this time; raise max.message.bytes of __consumer_offsets if it says so",
     ("max.message.bytes",),
 )
 _ADVICE: Final = {

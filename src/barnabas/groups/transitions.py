@@ -32,8 +32,10 @@ class Transition(NamedTuple):
 TRANSITIONS: Final = (
     Transition(GroupState.EMPTY, GroupState.PREPARING_REBALANCE, "the first member joins"),
     Transition(GroupState.EMPTY, GroupState.DEAD, "deleted, or its last offset expired"),
-    Transition(GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE, "all have joined, or the time is over"),
-    Transition(GroupState.PREPARING_REBALANCE, GroupState.EMPTY, "nobody is left"),
+    Transition(
+        GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE, "all have joined, or the timeout has passed"
+    ),
+    Transition(GroupState.PREPARING_REBALANCE, GroupState.EMPTY, "no member is left"),
     Transition(GroupState.COMPLETING_REBALANCE, GroupState.STABLE, "the leader's assignment is written"),
     Transition(
         GroupState.COMPLETING_REBALANCE,

@@ -53,4 +53,4 @@ async def _update(controllership: Controllership, path: str, update: ConfigUpdat
         except (BadVersion, NodeExists, NoNode):
             continue
         return
-    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"others keep changing {path}: try again")
+    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{path} was changed by others at the same time: try again")

@@ -81,7 +81,7 @@ class Deletions:
         known.sort(key=lambda one: one[1].stat.czxid)
         excess = max(0, len(known) - KEPT_MAX)
         if excess:
-            logger.warning("%d deleted topics are forgotten, the oldest of %d", excess, len(known))
+            logger.warning("forgot the oldest %d of %d deleted topics", excess, len(known))
             await self._forget([topic_id for topic_id, _ in known[:excess]], is_for_all=True)
         return [_decoded(topic_id, node) for topic_id, node in known[excess:]]
 
@@ -91,7 +91,7 @@ class Deletions:
         try:
             nodes = await self._store.get_many(paths) if paths else []
         except SessionLost as error:
-            logger.warning("whether topics were deleted is not known until the next start: %s", error)
+            logger.warning("cannot find out which topics were deleted before the next start: %s", error)
             return set()
         return {topic_id for topic_id, node in zip(topic_ids, nodes, strict=True) if node is not None}
 
@@ -110,7 +110,7 @@ class Deletions:
             try:
                 await self._forget(gone, is_for_all=False)
             except BarnabasError as error:
-                logger.warning("%d deleted topics stay remembered until the next start: %s", len(gone), error)
+                logger.warning("cannot forget %d deleted topics before the next start: %s", len(gone), error)
 
     async def _forget(self, topic_ids: Sequence[UUID], *, is_for_all: bool) -> None:
         for start in range(0, len(topic_ids), _TOGETHER_MAX):
@@ -141,7 +141,7 @@ def _ids(names: Iterable[str]) -> Iterable[UUID]:
         try:
             yield parse_uuid(name)
         except ValueError:
-            logger.error("%s/%s is no topic id and is left out", DELETED_TOPICS, name)
+            logger.error("%s/%s is not a topic id and is ignored", DELETED_TOPICS, name)
 
 
 def _decoded(topic_id: UUID, node: Node) -> DeletedTopic:

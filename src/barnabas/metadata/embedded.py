@@ -154,7 +154,7 @@ class EmbeddedMetadata:
             try:
                 await self._block(self._table.close)
             except BarnabasError as error:  # what is committed is, and nothing else would have been done
-                _log.error("the metadata store could not be closed in order: %s", error)
+                _log.error("the metadata store did not close cleanly: %s", error)
             finally:
                 if self._executor is not None:
                     self._executor.shutdown()
@@ -272,12 +272,12 @@ class EmbeddedMetadata:
 
     def _become_full(self, error: DiskFull) -> None:
         if self._failure is None:
-            self._full.warn("nothing can be changed in the metadata store until there is space: %s", error)
+            self._full.warn("the metadata store cannot be changed until there is disk space: %s", error)
         self._fail(error)
 
     def _become_lost(self, error: BarnabasError) -> None:
         if not self.is_lost:
-            _log.error("the metadata store is lost until it can be opened again: %s", error)
+            _log.error("the metadata store is unavailable until it can be reopened: %s", error)
             self.is_lost = True
             self._fail(error)
             for session in list(self._sessions):
@@ -288,7 +288,7 @@ class EmbeddedMetadata:
         if self._failure is None:
             return
         self._failure = None
-        _log.info("the metadata store can be written again")
+        _log.info("the metadata store is writable again")
         if self.is_lost:
             self.is_lost = False
             for session in list(self._sessions):

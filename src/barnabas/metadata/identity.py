@@ -100,7 +100,7 @@ class ProducerIds:
             first = ProducerIdBlock.decode(node.data).last + 1 if node is not None and node.data else 0
             block = ProducerIdBlock(self._broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
             if block.last > _PRODUCER_ID_MAX:
-                raise BarnabasError("every producer id has been given out")
+                raise BarnabasError("all producer ids are used up")
             write: Operation = (
                 Create(PRODUCER_ID_BLOCK, block.encode())
                 if node is None

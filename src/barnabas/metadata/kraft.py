@@ -117,7 +117,7 @@ class KraftMetadata:
         elif kind in _READERS:
             if version > _VERSION_MAX.get(kind, 0):
                 raise UnreadableKraftRecord(
-                    f"a newer Kafka has written the metadata log: records of kind {kind} have version {version}"
+                    f"the metadata log was written by a newer Kafka: records of kind {kind} have version {version}"
                 )
             _READERS[kind](self, value, at, version)
 

@@ -43,16 +43,16 @@ def place_replicas(
     """Replicas of `partition_count` partitions from `first_partition` on; the first replica is the preferred leader."""
     if replication_factor < 1:
         raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR, f"a replication factor is at least 1, not {replication_factor}"
+            ErrorCode.INVALID_REPLICATION_FACTOR, f"the replication factor must be at least 1, not {replication_factor}"
         )
     if partition_count < 1:
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic has at least 1 partition, not {partition_count}")
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic must have at least 1 partition, not {partition_count}")
     check_count(partition_count)
     count = len(broker_ids)
     if replication_factor > count:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replication_factor} replicas need as many brokers, and only {count} are registered",
+            f"replication factor {replication_factor} needs as many brokers; registered: {count}",
         )
     placed = []
     alike: dict[tuple[int, int], Replicas] = {}
@@ -90,15 +90,13 @@ def _check_replicas(partition: int, replicas: Sequence[int], registered: set[int
     if not replicas:
         raise _invalid(f"partition {partition} is assigned to no broker")
     if len(replicas) > len(registered):
-        raise _invalid(
-            f"partition {partition} is assigned to {len(replicas)} brokers, {len(registered)} are registered"
-        )
+        raise _invalid(f"partition {partition} is assigned to {len(replicas)} brokers; registered: {len(registered)}")
     if len(set(replicas)) != len(replicas):
         raise _invalid(f"partition {partition} is assigned twice to the same broker: {list(replicas)}")
     if unknown := [broker_id for broker_id in replicas if broker_id not in registered]:
         raise _invalid(f"partition {partition} is assigned to broker {unknown[0]}, which is not registered")
     if len(replicas) != factor:
-        raise _invalid(f"partition {partition} is assigned to {len(replicas)} brokers, the others to {factor}")
+        raise _invalid(f"partition {partition} has replication factor {len(replicas)}, the others {factor}")
 
 
 def _invalid(message: str) -> KafkaError:

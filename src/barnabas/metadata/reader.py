@@ -255,5 +255,5 @@ def _decoded(decode: Callable[[_Key, bytes], _Value], key: _Key, node: Node | No
     try:
         return decode(key, node.data)
     except CorruptNode as error:
-        _log.error("a node of the metadata store cannot be read and is left out: %s", error)
+        _log.error("a node of the metadata store cannot be read and is ignored: %s", error)
         return None

@@ -149,8 +149,8 @@ def _topic(
     count = max(own) + 1
     if count - len(own) > _MISSING_MAX:
         raise CannotRebuild(
-            f"{topic}-{count - 1} was found, but only {len(own)} of the {count} partitions that the topic then has; "
-            "if a log directory is missing, name it too, else move that partition's directory to another place"
+            f"{topic}-{count - 1} was found, but only {len(own)} of the {count} partitions that the topic must then "
+            "have; if a log directory is missing, give it too, else move that partition's directory elsewhere"
         )
     rebuilt.missing += [TopicPartition(topic, index) for index in range(count) if index not in own]
     configs = known_configs

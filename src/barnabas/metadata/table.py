@@ -128,12 +128,12 @@ class SqliteTable:
             self._connection.close()
         try:
             if not self._files.exists(self.path):
-                raise CorruptMetadata(f"{self.path} is gone")
+                raise CorruptMetadata(f"{self.path} does not exist any more")
             self._connection = self._connect()
             stored = self.load().nodes
         except CorruptMetadata as problem:
             backup = _set_aside(self._files, self.path)
-            _log.error("the metadata file is made anew: %s (the old one is %s)", problem, backup or "nowhere")
+            _log.error("recreating the metadata file: %s (the old one is %s)", problem, backup or "nowhere")
             _make_file(self._files, self.path, Tree(zxid, durable))
             self._connection = self._connect()
             return

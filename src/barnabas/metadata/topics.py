@@ -101,7 +101,7 @@ class TopicWriter:
         if ("." in name or "_" in name) and (other := self._names_alike(image).get(alike_name(name))) is not None:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"topic '{name}' cannot be told from '{other}': '.' and '_' count as the same",
+                f"topic '{name}' collides with '{other}': '.' and '_' count as the same",
             )
 
     def _names_alike(self, image: ClusterImage) -> dict[str, str]:
@@ -141,7 +141,7 @@ class TopicWriter:
         for _ in range(_ATTEMPTS_MAX):
             topic, version = await self._read(name)
             if topic_id not in (None, topic.topic_id):
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic '{name}' is another one now")
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic '{name}' now has a different id")
             try:
                 await self._delete(topic, version)
             except (BadVersion, NoNode, NodeExists, NotEmpty):
@@ -277,7 +277,8 @@ def _grown(
     have = len(topic.partitions)
     if count <= have:
         raise KafkaError(
-            ErrorCode.INVALID_PARTITIONS, f"topic '{topic.topic}' has {have} partitions; {count} would not be more"
+            ErrorCode.INVALID_PARTITIONS,
+            f"the partition count of topic '{topic.topic}' is {have}; {count} would not add any",
         )
     check_count(count - have)
     factor = len(topic.partitions[0].replicas)
@@ -304,4 +305,4 @@ def _together(items: Sequence[_Item]) -> list[Sequence[_Item]]:
 
 
 def _too_busy(name: str) -> KafkaError:
-    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"others keep changing topic '{name}': try again")
+    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"topic '{name}' was changed by others at the same time: try again")

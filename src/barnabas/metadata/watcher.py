@@ -65,7 +65,7 @@ class MetadataWatcher:
                 try:
                     await self._refresh()
                 except SessionLost as error:
-                    _log.warning("the image of the cluster stands still until the metadata store is back: %s", error)
+                    _log.warning("the image of the cluster is not updated until the metadata store is back: %s", error)
         finally:
             self._store.remove_session_listener(self._session_changed)
             self._ended = SessionLost("the metadata store is no longer followed")

@@ -177,7 +177,7 @@ class Sender:
         except BlockingIOError:
             return 0
         if sent == 0:
-            self._fail("a file is shorter than the range that was to be sent")
+            self._fail("a file is shorter than the range to send")
             return -1
         head.position += sent
         head.remaining -= sent
@@ -204,9 +204,9 @@ class Sender:
             head.range.release()
         elif isinstance(error, OSError | BarnabasError):
             self._report(error)
-            self._fail(f"cannot read what was to be sent: {error}")
+            self._fail(f"cannot read the data to send: {error}")
         elif error is not None:
-            self._fail("reading what was to be sent failed")
+            self._fail("cannot read the data to send")
             raise error
         else:
             head.is_warm = True

@@ -176,7 +176,7 @@ class Server:
             return f"max.connections={options.connections_max} are open"
         per_host_max = options.connections_per_host_overrides.get(host, options.connections_per_host_max)
         if self._connections_per_host.get(host, 0) >= per_host_max:
-            return f"max.connections.per.ip={per_host_max} are open from there"
+            return f"max.connections.per.ip={per_host_max} are open from that address"
         return None
 
     def forget(self, connection: Connection) -> None:
@@ -209,7 +209,7 @@ class Server:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._all_lost.wait(), grace_seconds)
         if self._connections:
-            _LOG.warning("%d connections did not finish in %g s", len(self._connections), grace_seconds)
+            _LOG.warning("closing connections that did not finish in %g s: %d", grace_seconds, len(self._connections))
             for connection in list(self._connections):
                 connection.abort()
             await self._all_lost.wait()
@@ -248,6 +248,6 @@ class _RefusalLog:
         self._count += 1
         now = self._loop.time()
         if now >= self._quiet_until:
-            _LOG.warning("refused %d connections, the last one from %s: %s", self._count, host, problem)
+            _LOG.warning("refused connections: %d, the last one from %s: %s", self._count, host, problem)
             self._count = 0
             self._quiet_until = now + _REFUSALS_LOG_SECONDS

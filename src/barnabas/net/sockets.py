@@ -139,7 +139,7 @@ class SocketListening:
         accepted.close()
         self._acceptor.abandon(protocol)
         if isinstance(problem, OSError):
-            _LOG.info("a connection to port %d could not be made: %s", self.port, problem)
+            _LOG.info("cannot set up a connection to port %d: %s", self.port, problem)
         elif problem is not None:
             raise problem
 

@@ -45,7 +45,7 @@ class LogStarts:
             wanted, self._wanted = self._wanted, {}
             told, self._next = self._next, None
             failures: dict[TopicPartition, BarnabasError] = {
-                name: KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is not served here any more")
+                name: KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is no longer served by this broker")
                 for name in wanted
             }
             for job, partitions in self._logs.storing_starts(wanted):

@@ -190,7 +190,7 @@ class Partition:
         if self.is_closed:
             return
         if reason is None:
-            reason = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is not led here any more")
+            reason = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is no longer led by this broker")
         self.is_closed = True
         self._refusal = reason
         self._log.discard_staged()
@@ -241,7 +241,7 @@ class Partition:
         if len(self.isr) < (needed := self._replicas_needed):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(self.isr)} replicas are in sync, but min.insync.replicas is {needed}",
+                f"replicas in sync: {len(self.isr)}, but min.insync.replicas is {needed}",
             )
 
     def check(self, batch: Buffer) -> BatchCheck:
@@ -422,7 +422,7 @@ class Partition:
 
     def _time_is_over(self) -> None:
         self._timer, self._timer_deadline = None, FOREVER
-        message = f"{self.name} does not have the record on every in-sync replica in time"
+        message = f"{self.name}: not every in-sync replica got the record in time"
         self._waiters.expire(self._tick.monotonic(), KafkaError(ErrorCode.REQUEST_TIMED_OUT, message))
         self._deadline = self._waiters.first_deadline
         self._set_timer()

@@ -142,10 +142,14 @@ class Replicas:
         if known.leader != self._broker_id:
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {known.leader} leads {name}-{index}")
         if known.leader_epoch <= self._resigned.get((name, index), NO_EPOCH):
-            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leadership of {name}-{index} is resigned")
+            return KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has resigned the leadership of {name}-{index}"
+            )
         if (name, index) in self._truncating:
-            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name}-{index} is not led yet: its log is being cut")
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}-{index} lies in a directory that is offline")
+            return KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name}-{index} has no leader yet: its log is being truncated"
+            )
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name}-{index} is in a log directory that is offline")
 
     def get(self, name: str, index: int) -> Partition | None:
         return self._partitions.get((name, index))
@@ -283,7 +287,9 @@ class Replicas:
         for topic in topics:
             self.traffic.pop(topic.name, None)
             if topic.id not in deleted:
-                logger.error("topic %s is gone from the metadata, but was not deleted: its files are kept", topic.name)
+                logger.error(
+                    "topic %s is missing from the metadata, but was not deleted: its files are kept", topic.name
+                )
         names = ((topic, name) for topic in topics for name in _names(topic))
         async for together in in_slices(names, _SLICE_LENGTH):
             leaving = [name for topic, name in together if self._leave(topic, name, is_deleted=topic.id in deleted)]
@@ -330,15 +336,15 @@ class Replicas:
                     emptied.append(name)
         if emptied:
             logger.error(
-                "%d partitions were led here before and have no log: new, empty ones take their place, for %s first. "
-                "If a disk is missing or files were removed, stop the broker and bring them back: "
-                "what is written from now on takes the offsets of what was there",
+                "partitions that this broker led before have no log and are created empty: %d, the first is %s. If a "
+                "disk is missing or files were removed, stop the broker and restore them: new records reuse the "
+                "offsets of the missing ones",
                 len(emptied),
                 emptied[0],
             )
         if refusals:
             name, first = next(iter(refusals.items()))
-            logger.error("%d partitions cannot be created, %s among them: %s", len(refusals), name, first)
+            logger.error("partitions that cannot be created: %d, the first is %s: %s", len(refusals), name, first)
 
     def _should_have_records(self, image: ClusterImage, name: TopicPartition) -> bool:
         """Whether a log that was just made is empty, though the metadata or a checkpoint knows of an earlier one."""

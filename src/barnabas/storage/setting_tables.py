@@ -83,7 +83,7 @@ def _topic(
 # fmt: off
 TOPIC_SETTINGS = SettingTable("topic", (
     _topic(SEGMENTS, "segment.bytes", INT, 1 << 30, Between(_MIB),
-           "A segment that would grow past this size is closed and a new one begun. Smaller segments let "
+           "A segment that would grow past this size is closed and a new one is started. Smaller segments let "
            "retention and compaction work in finer steps, at the price of more files.",
            "log.segment.bytes"),
     _topic(SEGMENTS, "internal.segment.bytes", INT, None, _AT_LEAST_1,
@@ -94,8 +94,8 @@ TOPIC_SETTINGS = SettingTable("topic", (
            "expire.",
            "log.roll.ms", Synonym("log.roll.hours", _HOUR_MS)),
     _topic(SEGMENTS, "segment.jitter.ms", LONG, 0, _AT_LEAST_0,
-           "Up to this much is taken off `segment.ms` at random, so that many partitions do not all roll "
-           "at once.",
+           "Up to this much is subtracted from `segment.ms` at random, so that many partitions do not all roll at "
+           "once.",
            "log.roll.jitter.ms", Synonym("log.roll.jitter.hours", _HOUR_MS)),
     _topic(SEGMENTS, "segment.index.bytes", INT, 10 * _MIB, Between(_INDEX_BYTES_MIN),
            "Largest size of a segment's index file. A full index closes the segment too.",
@@ -111,8 +111,8 @@ TOPIC_SETTINGS = SettingTable("topic", (
            "Reserves a new segment's whole size on disk when it is created.",
            "log.preallocate"),
     _topic(RETENTION, "cleanup.policy", LIST, ("delete",), _POLICIES,
-           "`delete` drops old segments by age and size, `compact` keeps the newest record of each key, "
-           "both together do both. With an empty list nothing is ever removed.",
+           "`delete` deletes old segments by age and size, `compact` keeps the newest record of each key, and both "
+           "can be combined. With an empty list nothing is ever removed.",
            "log.cleanup.policy"),
     _topic(RETENTION, "retention.ms", LONG, _WEEK_MS, Between(-1),
            "Under the `delete` policy, a segment whose newest record is older than this is deleted, "
@@ -120,9 +120,8 @@ TOPIC_SETTINGS = SettingTable("topic", (
            "log.retention.ms",
            Synonym("log.retention.minutes", _MINUTE_MS), Synonym("log.retention.hours", _HOUR_MS)),
     _topic(RETENTION, "retention.bytes", LONG, -1, None,
-           "Under the `delete` policy, a partition gives up its oldest segments as long as it stays at "
-           "least this large without them. It counts per partition, not per topic; a negative number sets "
-           "no limit.",
+           "Under the `delete` policy, the oldest segments of a partition are deleted as long as it stays at least "
+           "this large without them. The limit applies per partition, not per topic; a negative number sets no limit.",
            "log.retention.bytes"),
     _topic(COMPACTION, "min.cleanable.dirty.ratio", DOUBLE, 0.5, Between(0, 1),
            "A log is compacted when at least this part of it was written since the last time. A lower "
@@ -147,8 +146,8 @@ TOPIC_SETTINGS = SettingTable("topic", (
            "Forces the log to disk when its oldest unflushed record has waited this long.",
            "log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     _topic(MESSAGES, "max.message.bytes", INT, _MIB + 12, _AT_LEAST_0,
-           "The largest record batch that is accepted, compressed as it was sent. The default is 1 MiB and "
-           "the 12 bytes in front of a batch.",
+           "The largest record batch that is accepted, after compression if it is compressed. The default is 1 MiB "
+           "plus the 12 bytes in front of a batch.",
            "message.max.bytes"),
     _topic(MESSAGES, "message.timestamp.type", STRING, "CreateTime", OneOf(("CreateTime", "LogAppendTime")),
            "Whether a record carries the time its producer gave it or the time at which the broker "
@@ -163,7 +162,7 @@ TOPIC_SETTINGS = SettingTable("topic", (
            "keep its segment from expiring. Without effect with `LogAppendTime`.",
            "log.message.timestamp.after.max.ms"),
     _topic(COMPRESSION, "compression.type", STRING, "producer", _CODEC_NAMES,
-           "The codec in which batches are stored. `producer` keeps each batch as it came, which costs the "
+           "The codec in which batches are stored. `producer` keeps each batch as it was sent, which costs the "
            "broker nothing; any other value recompresses the batches that differ.",
            "compression.type"),
     _topic(COMPRESSION, "compression.gzip.level", INT, -1, Between(1, 9, also=(-1,)),
@@ -180,13 +179,13 @@ TOPIC_SETTINGS = SettingTable("topic", (
            "replicas set it to 2: at 1, an acknowledged record may exist only once.",
            "min.insync.replicas"),
     _topic(REPLICATION, "unclean.leader.election.enable", BOOLEAN, False, None,
-           "Lets a replica that is not in sync become leader when no other is left: the partition comes "
-           "back, without the records which that replica lacks.",
+           "Lets a replica that is not in sync become leader when no other is left: the partition becomes available "
+           "again, without the records that this replica lacks.",
            "unclean.leader.election.enable"),
     _topic(REPLICATION, "leader.replication.throttled.replicas", LIST, (), ThrottledReplicas(),
-           "Replicas whose replication is held to the broker's throttled rate on the leader's side."),
+           "Replicas whose replication is limited to the broker's throttled rate on the leader's side."),
     _topic(REPLICATION, "follower.replication.throttled.replicas", LIST, (), ThrottledReplicas(),
-           "Replicas whose replication is held to the broker's throttled rate on the follower's side."),
+           "Replicas whose replication is limited to the broker's throttled rate on the follower's side."),
     _topic(TIERED, "remote.storage.enable", BOOLEAN, False, None,
            "Moves old segments to a remote store.",
            unsupported=_NO_TIERED_STORAGE),
@@ -233,30 +232,29 @@ def _topic_default(name: str, topic_name: str) -> Setting:
 # fmt: off
 LOG_SETTINGS = SettingTable("broker", (
     _broker(DIRECTORIES, "log.dirs", LIST, None, _PATHS,
-            "Where the partitions are kept, one directory per disk. A new partition goes to the emptiest; "
-            "one that fails goes offline alone. Not set, `log.dir` is used."),
+            "Where the partitions are kept, one directory per disk. A new partition goes to the emptiest one; if one "
+            "fails, only that one goes offline. If not set, `log.dir` is used."),
     _broker(DIRECTORIES, "log.dir", LIST, ("/tmp/kafka-logs",), _PATHS,
             "The directory when `log.dirs` is not set. The default is Kafka's and does not survive a reboot "
             "on many systems: set one of the two."),
     _broker(DIRECTORIES, "cordoned.log.dirs", LIST, (),
-            ListOf(re.compile(".+"), "directories out of `log.dirs`, or `*` for all"),
+            ListOf(re.compile(".+"), "directories from `log.dirs`, or `*` for all"),
             "Directories that keep what they hold and get no new partitions, to drain a disk.",
             Dynamic.PER_BROKER),
     _broker(DIRECTORIES, "log.dir.failure.timeout.ms", LONG, 30_000, _AT_LEAST_1,
-            "A broker that cannot tell the cluster within this time of a failed directory that held leaders "
-            "stops."),
+            "A broker stops if it cannot report a failed directory that held leaders to the cluster within this time."),
     _broker(DIRECTORIES, "num.recovery.threads.per.data.dir", INT, 2, THREADS,
-            "Partitions of one directory that are opened, recovered and closed at the same time.",
+            "How many partitions of one directory are opened, recovered or closed at the same time.",
             Dynamic.YES),
     _broker(DIRECTORIES, "log.initial.task.delay.ms", LONG, 30_000, _AT_LEAST_0,
             "How long after the start the first round of retention, flushing and checkpoints waits."),
     _topic_default("log.segment.bytes", "segment.bytes"),
     _broker(SEGMENTS, "log.roll.ms", LONG, None, _AT_LEAST_1,
-            "Default of `segment.ms`. Not set, `log.roll.hours` decides.", Dynamic.YES),
+            "Default of `segment.ms`. If not set, `log.roll.hours` decides.", Dynamic.YES),
     _broker(SEGMENTS, "log.roll.hours", INT, 168, _AT_LEAST_1,
             "Default of `segment.ms` in hours."),
     _broker(SEGMENTS, "log.roll.jitter.ms", LONG, None, _AT_LEAST_0,
-            "Default of `segment.jitter.ms`. Not set, `log.roll.jitter.hours` decides.", Dynamic.YES),
+            "Default of `segment.jitter.ms`. If not set, `log.roll.jitter.hours` decides.", Dynamic.YES),
     _broker(SEGMENTS, "log.roll.jitter.hours", INT, 0, _AT_LEAST_0,
             "Default of `segment.jitter.ms` in hours."),
     _topic_default("log.index.size.max.bytes", "segment.index.bytes"),
@@ -265,20 +263,20 @@ LOG_SETTINGS = SettingTable("broker", (
     _topic_default("log.preallocate", "preallocate"),
     _topic_default("log.cleanup.policy", "cleanup.policy"),
     _broker(RETENTION, "log.retention.ms", LONG, None, NegativeOrAtLeast(),
-            "Default of `retention.ms`. Not set, `log.retention.minutes` decides.", Dynamic.YES),
+            "Default of `retention.ms`. If not set, `log.retention.minutes` decides.", Dynamic.YES),
     _broker(RETENTION, "log.retention.minutes", INT, None, NegativeOrAtLeast(),
-            "Default of `retention.ms` in minutes. Not set, `log.retention.hours` decides."),
+            "Default of `retention.ms` in minutes. If not set, `log.retention.hours` decides."),
     _broker(RETENTION, "log.retention.hours", INT, 168, NegativeOrAtLeast(),
             "Default of `retention.ms` in hours."),
     _topic_default("log.retention.bytes", "retention.bytes"),
     _broker(RETENTION, "log.retention.check.interval.ms", LONG, 5 * _MINUTE_MS, _AT_LEAST_1,
-            "How often the logs are looked through for segments to delete."),
+            "How often to look for segments to delete."),
     _broker(COMPACTION, "log.cleaner.enable", BOOLEAN, True, None,
             "Whether compaction runs at all. Without it compacted topics, the consumers' offsets among "
             "them, only grow."),
     _broker(COMPACTION, "log.cleaner.threads", INT, 1, THREADS,
-            "Logs that are compacted at the same time; at most half of `background.threads`, so that other work "
-            "goes on.", Dynamic.YES),
+            "How many logs are compacted at the same time; at most half of `background.threads`, so that other work "
+            "continues.", Dynamic.YES),
     _broker(COMPACTION, "log.cleaner.dedupe.buffer.size", LONG, 128 * _MIB, _AT_LEAST_1,
             "Memory for the key maps of all cleaner threads together, at least 1 MiB for each. A log with "
             "more keys than fit is compacted in several passes.", Dynamic.YES),
@@ -287,24 +285,23 @@ LOG_SETTINGS = SettingTable("broker", (
     _broker(COMPACTION, "log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, Between(0, 1, low_is_excluded=True),
             "How full a key map may get. Fuller maps need fewer passes and collide more.", Dynamic.YES),
     _broker(COMPACTION, "log.cleaner.io.max.bytes.per.second", DOUBLE, DOUBLE_MAX, _MORE_THAN_0,
-            "Speed limit of compaction, reading and writing added up, so that it leaves the disk to "
-            "producers and consumers.", Dynamic.YES),
+            "Speed limit of compaction, reads and writes together, so that it leaves disk bandwidth for producers "
+            "and consumers.", Dynamic.YES),
     _broker(COMPACTION, "log.cleaner.backoff.ms", LONG, 15_000, _AT_LEAST_0,
-            "How long a cleaner thread rests when no log needs compaction.", Dynamic.YES),
+            "How long a cleaner thread sleeps when no log needs compaction.", Dynamic.YES),
     _topic_default("log.cleaner.min.cleanable.ratio", "min.cleanable.dirty.ratio"),
     _topic_default("log.cleaner.min.compaction.lag.ms", "min.compaction.lag.ms"),
     _topic_default("log.cleaner.max.compaction.lag.ms", "max.compaction.lag.ms"),
     _topic_default("log.cleaner.delete.retention.ms", "delete.retention.ms"),
     _topic_default("log.flush.interval.messages", "flush.messages"),
     _broker(FLUSH, "log.flush.interval.ms", LONG, None, _AT_LEAST_0,
-            "Default of `flush.ms`. Not set, `log.flush.scheduler.interval.ms` decides.", Dynamic.YES),
+            "Default of `flush.ms`. If not set, `log.flush.scheduler.interval.ms` decides.", Dynamic.YES),
     _broker(FLUSH, "log.flush.scheduler.interval.ms", LONG, LONG_MAX, _AT_LEAST_1,
-            "How often the logs are looked through for one whose `flush.ms` has passed."),
+            "How often to look for logs whose `flush.ms` has passed."),
     _broker(FLUSH, "log.flush.offset.checkpoint.interval.ms", INT, _MINUTE_MS, _AT_LEAST_0,
-            "How often the recovery points are written down: after a crash only what lies behind them is "
-            "checked."),
+            "How often the recovery points are written: after a crash, only records after them are checked."),
     _broker(FLUSH, "log.flush.start.offset.checkpoint.interval.ms", INT, _MINUTE_MS, _AT_LEAST_0,
-            "How often the logs' start offsets are written down, so that deleted records stay deleted."),
+            "How often the logs' start offsets are written, so that deleted records stay deleted."),
     _topic_default("message.max.bytes", "max.message.bytes"),
     _topic_default("log.message.timestamp.type", "message.timestamp.type"),
     _topic_default("log.message.timestamp.before.max.ms", "message.timestamp.before.max.ms"),
@@ -314,7 +311,7 @@ LOG_SETTINGS = SettingTable("broker", (
             "it.",
             Dynamic.YES),
     _broker(PRODUCERS, "producer.id.expiration.check.interval.ms", INT, 10 * _MINUTE_MS, _AT_LEAST_1,
-            "How often producers that have been silent for that long are looked for."),
+            "How often to look for producers that have been silent for that long."),
     _broker(PRODUCERS, "transactional.id.expiration.ms", INT, _WEEK_MS, _AT_LEAST_1,
             "How long a transactional id that no transaction uses is remembered."),
     _topic_default("compression.type", "compression.type"),

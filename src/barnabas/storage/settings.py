@@ -303,5 +303,5 @@ def _cordoned(directories: tuple[str, ...], cordoned: SettingValue) -> frozenset
         return frozenset(directories)
     missing = [directory for directory in cordoned or () if directory not in directories]
     if missing:
-        raise InvalidSetting(f"cordoned.log.dirs={','.join(missing)} is not allowed; log.dirs has no such")
+        raise InvalidSetting(f"cordoned.log.dirs={','.join(missing)} is not allowed; log.dirs does not have it")
     return frozenset(cordoned or ())

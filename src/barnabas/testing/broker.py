@@ -128,7 +128,7 @@ class Broker:
 
     def start(self) -> None:
         """Returns when clients are served."""
-        assert self._running is None, "the broker runs already"
+        assert self._running is None, "the broker is already running"
         directory = self._given_directory or self._temporary_directory
         is_new = directory is None or not directory.exists()
         try:
@@ -182,7 +182,7 @@ class Broker:
                 shutil.rmtree(directory, ignore_errors=True)
 
     def _require_running(self) -> "_Running":
-        assert self._running is not None, "the broker does not run"
+        assert self._running is not None, "the broker is not running"
         self._running.check()
         return self._running
 

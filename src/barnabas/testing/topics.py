@@ -48,7 +48,7 @@ def _partition(broker: app.Broker, topic: str, index: int) -> Partition:
         return found
     known = broker.services.image.topics.get(topic)
     if known is None:
-        message = f"there is no topic {topic}; create_topic makes one, and append with create=True"
+        message = f"there is no topic {topic}; create it with create_topic, or append with create=True"
     else:
         message = f"{topic} has no partition {index}; it has {len(known.partitions)}, counted from 0"
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)

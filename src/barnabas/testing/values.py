@@ -24,7 +24,7 @@ def _setting_text(name: str, value: Setting) -> str:
         return str(int(value)) if value.is_integer() else repr(value)
     if isinstance(value, int | str):
         return str(value)
-    raise TypeError(f"the setting {name} is a text, a number or a truth value, not {type(value).__name__}")
+    raise TypeError(f"the setting {name} must be a string, a number or a boolean, not {type(value).__name__}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,4 +59,4 @@ def build_batch(
 def _checked(what: str, data: bytes | None) -> bytes | None:
     if data is None or isinstance(data, bytes | bytearray | memoryview):
         return data
-    raise TypeError(f"the {what} of a record is bytes or None, not {type(data).__name__}")
+    raise TypeError(f"the {what} of a record must be bytes or None, not {type(data).__name__}")

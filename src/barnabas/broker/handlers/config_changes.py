@@ -49,7 +49,7 @@ class ConfigChanger:
     async def _apply_to_topic(self, request: Request, name: str, change: Change, *, validate_only: bool) -> None:
         services = self._services
         if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the defaults of all topics are settings of the broker")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the defaults of all topics are broker settings")
         if (problem := topic_name_problem(name)) is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if name not in services.image.topics:
@@ -121,8 +121,8 @@ class ConfigChanger:
         if not CONNECTION_LIMITS.isdisjoint(changed) and not connections_max_from(request.caller.host, texts):
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
-                f"no connection could come from {request.caller.host} any more, where this is asked from, and nobody"
-                " there could set it back; max.connections, and the limit of that address, must be at least 1",
+                f"this would refuse every connection from {request.caller.host}, which asks for it and could not "
+                "undo it; max.connections and the limit of that address must be at least 1",
             )
         check_together(texts)
 
@@ -137,4 +137,4 @@ def _check_dynamic(setting: Setting, owner: int | None) -> None:
     if setting.dynamic is Dynamic.NO:
         raise InvalidSetting(f"{setting.name} cannot be changed while the broker runs")
     if setting.dynamic is Dynamic.PER_BROKER and owner is None:
-        raise InvalidSetting(f"{setting.name} can be changed for each broker only, not for all")
+        raise InvalidSetting(f"{setting.name} can only be changed for each broker, not for all of them")

@@ -83,7 +83,7 @@ class CreateTopicsHandler:
             if is_too_much:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION,
-                    f"a request may create {PARTITIONS_TOGETHER_MAX} partitions, and this one is for more",
+                    f"a request can create at most {PARTITIONS_TOGETHER_MAX} partitions, and this one asks for more",
                 )
             plan = self._plan(request, topic)
             if not validate_only:
@@ -104,7 +104,7 @@ class CreateTopicsHandler:
         if not services.allows_cluster(request, Operation.CREATE):
             services.check_topic(request, Operation.CREATE, topic.name)
         if topic.name == CLUSTER_METADATA.topic:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic '{topic.name}' is not for clients")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic '{topic.name}' cannot be created by clients")
         image = services.image
         configs: dict[str, str] = {}
         if topic_name_problem(topic.name) is None and topic.name not in image.topics:
@@ -176,7 +176,7 @@ def _groups(topics: Iterable[CreatableTopic]) -> Iterator[list[CreatableTopic]]:
 def _assignments(topic: CreatableTopic) -> dict[int, tuple[int, ...]]:
     if topic.replication_factor != _DEFAULT or topic.num_partitions != _DEFAULT:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, "with an assignment, the numbers of partitions and of replicas must be -1"
+            ErrorCode.INVALID_REQUEST, "with an assignment, the partition count and the replication factor must be -1"
         )
     assignments: dict[int, tuple[int, ...]] = {}
     for one in topic.assignments:

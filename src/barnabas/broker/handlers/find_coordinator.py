@@ -49,13 +49,13 @@ class FindCoordinatorHandler:
         if key_type == _TRANSACTION:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported yet")
         if key_type != GROUP_KEY:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the key is neither a group's nor a transaction's")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the key type is neither group nor transaction")
         services = self._services
         if not services.allows_group(request, Operation.DESCRIBE, key):
             raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, f"Describe is not allowed on '{shortened(key)}'")
         index = await services.groups.find_partition(key)
         if index is None:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no {OFFSETS_TOPIC} yet")
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} does not exist yet")
         partition = services.image.partition(OFFSETS_TOPIC, index)
         leader = -1 if partition is None else partition.leader
         if leader == services.broker_id and services.replicas.get(OFFSETS_TOPIC, index) is None:

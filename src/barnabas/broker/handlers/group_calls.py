@@ -65,7 +65,7 @@ def check_group(services: Services, request: Request, operation: Operation, grou
             ErrorCode.GROUP_AUTHORIZATION_FAILED, f"{operation.value} is not allowed on '{shortened(group_id)}'"
         )
     if not group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group has a name")
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id must not be empty")
 
 
 def find_topic(image: ClusterImage, name: str | None, topic_id: UUID | None) -> Topic | None:

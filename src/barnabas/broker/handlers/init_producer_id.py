@@ -50,6 +50,6 @@ def _check(asked: InitProducerIdRequest) -> None:
     if asked.transactional_id == "":
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id must not be empty")
     if (asked.producer_id == NO_PRODUCER) != (asked.producer_epoch == NO_EPOCH):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer brings its id and its epoch, or neither")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer must send both its id and its epoch, or neither")
     if asked.transactional_id is not None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported")

@@ -129,7 +129,7 @@ class ProduceHandler:
                 records, base_offset = _ruled_batch(records, request.version)
                 told = partition
                 if base_offset:
-                    raise InvalidRecords(f"the base offset of a client's batch is 0, not {base_offset}")
+                    raise InvalidRecords(f"the base offset of a client's batch must be 0, not {base_offset}")
                 if acks == ALL_ACKS:
                     partition.check_in_sync()
         except BarnabasError as error:
@@ -158,7 +158,7 @@ def _ruled_batch(records: Buffer, version: int) -> tuple[Buffer, Offset]:
 def _only_batch(records: Buffer | None) -> Buffer:
     """The batch without the piece of another one behind it, which Kafka drops, too; or what is wrong with it."""
     if records is None or len(records) < _BATCH_START.size:
-        raise InvalidRecords("a produce request has exactly one record batch for each partition")
+        raise InvalidRecords("a produce request must have exactly one record batch for each partition")
     _, length, _, magic = _BATCH_START.unpack_from(records)
     if length < _LENGTH_MIN or not 0 <= magic <= MAGIC:
         raise CorruptBatch(f"a batch of {length} bytes with magic {magic}")
@@ -166,12 +166,12 @@ def _only_batch(records: Buffer | None) -> Buffer:
     if magic != MAGIC:
         raise InvalidRecords(f"record batches have magic {MAGIC}, not {magic}")
     if end > len(records):
-        raise InvalidRecords(f"the batch has {end} bytes, of which {len(records)} came")
+        raise InvalidRecords(f"the batch has {end} bytes, but only {len(records)} arrived")
     if end < HEADER_BYTES:
         raise CorruptBatch(f"a batch of {end} bytes is smaller than its header")
     rest = memoryview(records)[end:]
     if len(rest) >= _BATCH_START.size and PREFIX_BYTES + _BATCH_START.unpack_from(rest)[1] <= len(rest):
-        raise InvalidRecords("a produce request has exactly one record batch for each partition")
+        raise InvalidRecords("a produce request must have exactly one record batch for each partition")
     return memoryview(records)[:end]
 
 

@@ -29,11 +29,11 @@ app = typer.Typer(help="Show, move and delete consumer groups.", rich_markup_mod
 def list_groups(
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Only these: Stable, Empty, …; may be repeated."),
+        typer.Option("--state", metavar="STATE", help="Only groups in this state: Stable, Empty, …; may be repeated."),
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="TYPE", help="Only these: classic, consumer, …; may be repeated."),
+        typer.Option("--type", metavar="TYPE", help="Only groups of this type: classic, consumer, …; may be repeated."),
     ] = None,
     as_json: AsJson = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -64,7 +64,7 @@ def list_groups(
         rows = [(one.group, one.state, one.kind, one.protocol_type, str(one.coordinator_id)) for one in listed]
         say_table(("group", "state", "type", "protocol", "coordinator#"), rows)
     elif state or kind:
-        remark("no group is like that; see 'barnabas group list' for all")
+        remark("no group matches; 'barnabas group list' shows all groups")
     else:
         remark("there are no groups; 'barnabas consume TOPIC --group NAME' creates one")
 
@@ -72,9 +72,11 @@ def list_groups(
 @app.command()
 def describe(
     group: Group,
-    members: Annotated[bool, typer.Option("--members", help="Show who is in it, and what each one owns.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Show the members and their partitions.")] = False,
     offsets: Annotated[bool, typer.Option("--offsets", help="Show offsets and lag (the default).")] = False,
-    history: Annotated[bool, typer.Option("--history", help="Tell the last rebalances, and what may help.")] = False,
+    history: Annotated[
+        bool, typer.Option("--history", help="Show the last rebalances, their causes and what may help.")
+    ] = False,
     committed: Committed = False,
     as_json: AsJson = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -114,7 +116,7 @@ def describe(
             rows = member_rows(view.description.members, short_names(view.description.members))
         say_table(MEMBER_COLUMNS, rows)
     elif members:
-        remark("nobody is in it now" if view.description.are_members_known else "its members cannot be shown")
+        remark("the group has no members" if view.description.are_members_known else "its members cannot be shown")
     if history:
         say_history(told)
 
@@ -162,13 +164,11 @@ def delete(
             metavar="GROUP...", help="One or more groups.", show_default=False, autocompletion=completion.groups
         ),
     ],
-    if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="Do not complain about a group that is not there.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do not fail if a group does not exist.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Delete groups with their committed offsets. On a terminal you are asked first."""
+    """Delete groups with their committed offsets. On a terminal, asks for confirmation first."""
     from barnabas.cli.output import complain, confirm, say
     from barnabas.client.group.group_admin import delete_groups
     from barnabas.wire.errors import ErrorCode
@@ -194,7 +194,8 @@ def delete(
 def commit(
     group: Group,
     positions: Annotated[
-        list[str], typer.Argument(metavar="TOPIC:PARTITION=OFFSET...", help="What to commit.", show_default=False)
+        list[str],
+        typer.Argument(metavar="TOPIC:PARTITION=OFFSET...", help="The offsets to commit.", show_default=False),
     ],
     as_json: AsJson = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

@@ -38,8 +38,8 @@ def offset_reset(start_point: StartPoint) -> OffsetReset:
         case StartKind.END:
             return OffsetReset.LATEST
     raise CommandFailed(
-        "a group goes on where it stopped: with --group, --from is beginning or end, for what it never read; "
-        "'barnabas group reset' moves it"
+        "a group continues at its committed offsets: with --group, --from can only be beginning or end, for "
+        "partitions without one; 'barnabas group reset' moves the offsets"
     )
 
 

@@ -16,7 +16,7 @@ from barnabas.groups.effects import RebalanceCompleted
 from barnabas.groups.history import HISTORY_TOPIC, GroupHistory, HistoryEntry, decode_history, encode_key, entry_fields
 from barnabas.groups.story import Advice, advise_group, advise_rebalance, tell_entry
 
-NOT_KEPT: Final = "this cluster keeps no history of rebalances; brokers of Barnabas do, Apache Kafka does not"
+NOT_KEPT: Final = "this cluster keeps no history of rebalances; Barnabas brokers do, Apache Kafka does not"
 
 
 async def read_history(cluster: Cluster, group: str) -> GroupHistory | None:
@@ -73,7 +73,7 @@ def say_history(history: GroupHistory | None) -> None:
         remark(NOT_KEPT)
         return
     if not history.entries:
-        remark("no rebalance is remembered for this group")
+        remark("no rebalance is recorded for this group")
         return
     for entry in history.entries:
         heading, *sentences = tell_entry(entry, zone=None)

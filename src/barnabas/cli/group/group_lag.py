@@ -159,11 +159,11 @@ def count_lag(
     """All but the time. Pure."""
     unknown = PartitionLag(partition, committed, start, end, None, None)
     if start is None or end is None:
-        return replace(unknown, note="the partition is gone, or has no leader")
+        return replace(unknown, note="the partition was deleted, or has no leader")
     if committed is None:
         return replace(unknown, note="nothing is committed")
     if committed > end:
-        return replace(unknown, note=f"the log ends before the committed offset, at {end}; was the topic made anew?")
+        return replace(unknown, note=f"the log ends before the committed offset, at {end}; was the topic recreated?")
     if committed == end:
         return replace(unknown, lag=0, behind_ms=0)
     if committed < start:

@@ -70,15 +70,17 @@ def reset(
         ),
     ] = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="Every partition that the group has an offset of.")
+        bool, typer.Option("--all-topics", help="Every partition for which the group has an offset.")
     ] = False,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end, after the last record.")] = False,
     to_offset: Annotated[int | None, typer.Option("--to-offset", metavar="N", help="To this offset.", min=0)] = None,
     to_time: Annotated[
         str | None,
         typer.Option(
-            "--to-time", metavar="TIME", help="To the first record not older: 2026-11-15T10:30, '2 hours ago'."
+            "--to-time",
+            metavar="TIME",
+            help="To the first record at or after this time: 2026-11-15T10:30, '2 hours ago'.",
         ),
     ] = None,
     shift_by: Annotated[
@@ -92,7 +94,7 @@ def reset(
         typer.Option("--from-file", metavar="CSV", help="To TOPIC,PARTITION,OFFSET of each line; - is stdin."),
     ] = None,
     to_current: Annotated[
-        bool, typer.Option("--to-current", help="To what is committed, pulled into the log if it is outside.")
+        bool, typer.Option("--to-current", help="To the committed offset, moved into the log if it is outside.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
     as_json: AsJson = False,
@@ -168,7 +170,9 @@ def _time_target(text: str) -> Target:
     except InvalidStart:
         point = None
     if point is None or point.kind is not StartKind.TIME:
-        raise CommandFailed(f"--to-time {text!r} is no time; say 2026-11-15T10:30, 2026-11-15T10:30Z or '2 hours ago'")
+        raise CommandFailed(
+            f"--to-time {text!r} is not a time; write 2026-11-15T10:30, 2026-11-15T10:30Z or '2 hours ago'"
+        )
     return Target(TargetKind.TIME, point.number)
 
 
@@ -321,4 +325,4 @@ def _say_plan(group: str, moves: Sequence[Move], as_json: bool) -> None:
     say_table(("topic", "partition#", "old#", "new#", "lag then#"), rows)
     for move in moves:
         if move.note:
-            remark(f"{move.partition}: {move.note} of the log, so it is {move.new}")
+            remark(f"{move.partition}: {move.note} of the log, so {move.new} is used")

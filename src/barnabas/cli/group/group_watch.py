@@ -32,9 +32,11 @@ def watch(
     group: Group,
     interval: Annotated[
         float,
-        typer.Option("--interval", "-i", metavar="SECONDS", help="How often to look.", min=_INTERVAL_SECONDS_MIN),
+        typer.Option("--interval", "-i", metavar="SECONDS", help="How often to refresh.", min=_INTERVAL_SECONDS_MIN),
     ] = _INTERVAL_SECONDS,
-    limit: Annotated[int | None, typer.Option("-n", metavar="COUNT", help="Stop after this many looks.", min=1)] = None,
+    limit: Annotated[
+        int | None, typer.Option("-n", metavar="COUNT", help="Stop after this many refreshes.", min=1)
+    ] = None,
     committed: Committed = False,
     as_json: AsJson = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

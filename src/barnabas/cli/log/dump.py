@@ -87,12 +87,12 @@ def dump_file(files: FileSystem, path: str, options: DumpOptions) -> Iterator[Li
         return _BY_NAME[name](files, path, options)
     if kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
         raise UnknownFile(
-            f"{path}: the name of an index must begin with the 20 digits of its segment's offset, because the offsets "
-            "in it count from there; give the file its name back"
+            f"{path}: the name of an index must begin with the 20 digits of its segment's offset, because the "
+            "offsets in it are relative to that; give the file its original name"
         )
     raise UnknownFile(
-        f"{path} is no file of a log by its name; those are OFFSET.log, .index, .timeindex, .txnindex and .snapshot, "
-        f"the checkpoints, {PARTITION_METADATA} and {META_PROPERTIES}"
+        f"{path} does not have the name of a log file; those are OFFSET.log, .index, .timeindex, .txnindex and "
+        f".snapshot, the checkpoints, {PARTITION_METADATA} and {META_PROPERTIES}"
     )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.storage.tools.verify import PartitionReport
     from barnabas.storage.tools.verify_directory import DirectoryReport, Target
 
-app = typer.Typer(help="Look at, check and repair the files of a log.", rich_markup_mode=None)
+app = typer.Typer(help="Inspect, check and repair log files.", rich_markup_mode=None)
 
 _TABLE_ROWS_MAX = 30
 _FLOCK = struct.Struct("hhqqi4x")
@@ -32,7 +32,7 @@ _FLOCK = struct.Struct("hhqqi4x")
 
 Directory = Annotated[
     str,
-    typer.Argument(metavar="DIR", help="A partition's directory, or a log directory with many.", show_default=False),
+    typer.Argument(metavar="DIR", help="A partition's directory, or a log directory with several.", show_default=False),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -45,17 +45,17 @@ def dump(
             metavar="FILE", help="Logs, indexes, snapshots, checkpoints, meta.properties.", show_default=False
         ),
     ],
-    records: Annotated[bool, typer.Option("--records", help="Print the records of each batch, too.")] = False,
+    records: Annotated[bool, typer.Option("--records", help="Also print the records of each batch.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
-    first_offset: Annotated[int, typer.Option("--from", metavar="OFFSET", help="Begin at this offset.", min=0)] = 0,
+    first_offset: Annotated[int, typer.Option("--from", metavar="OFFSET", help="Start at this offset.", min=0)] = 0,
     limit: Annotated[
         int | None,
-        typer.Option("-n", metavar="COUNT", help="Stop after so many lines (records, with --records).", min=1),
+        typer.Option("-n", metavar="COUNT", help="Stop after this many lines (records, with --records).", min=1),
     ] = None,
 ) -> None:
-    """Print what is in a file of a log.
+    """Print the contents of a log file.
 
-    A damaged file is printed up to the damage; the place is then named, and the exit status is 1.
+    A damaged file is printed up to the damage; then its position is reported, and the exit status is 1.
     """
     from barnabas.cli.log.dump import DumpOptions
     from barnabas.cli.output import complain
@@ -93,8 +93,8 @@ def _dump_one(path: str, options: "DumpOptions", as_json: bool, limit: int | Non
 def verify(directory: Directory, as_json: AsJson = False) -> None:
     """Check everything that must be true of a log, without changing it.
 
-    Exit status 1, and the exact place of each, when something is broken. Notes say what a crash has left, or what was
-    not checked; nothing is wrong then. It may be used on a directory that a broker is using.
+    Shows the exact position of each error, with exit status 1 if there are any. Notes are not errors: they say what a
+    crash has left behind, or what was not checked. Can be used on a directory that a broker is using.
     """
     from barnabas.cli.output import progress, remark
     from barnabas.storage.tools.verify_directory import find_target, target_log_bytes, verify_target, was_closed
@@ -103,7 +103,9 @@ def verify(directory: Directory, as_json: AsJson = False) -> None:
     target = find_target(files, directory)
     is_used = _is_in_use(target)
     if is_used:
-        remark(f"{target.log_directory} is in use: what is written meanwhile is not seen, or seen in part")
+        remark(
+            f"{target.log_directory} is in use: records written during the check may be missed, or seen only in part"
+        )
     with progress("checking", target_log_bytes(files, target)) as advance:
         report = verify_target(files, target, is_settled=was_closed(files, target) and not is_used, on_progress=advance)
     if as_json:
@@ -196,13 +198,13 @@ def repair(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.", show_default=False)
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Make a damaged log usable again, as recovery does after a crash.
 
-    Every batch is checked. A log is cut at its first bad batch: WHAT FOLLOWS IS LOST, so try --dry-run first; on a
-    terminal the plan is shown, and you are asked. Indexes, snapshots and checkpoints are made again. What is sound is
-    not touched, nor is anything that is no log.
+    Every batch is checked. A log is truncated at its first bad batch: WHAT FOLLOWS IS LOST, so try --dry-run first; on
+    a terminal, the plan is shown and you are asked to confirm it. Indexes, snapshots and checkpoints are rebuilt.
+    Sound files are not touched, nor is anything that is not part of a log.
     """
     from barnabas.cli.output import complain, confirm
     from barnabas.storage.tools.overlay import OverlayFileSystem
@@ -219,7 +221,7 @@ def repair(
             report = _repair(overlay, target)
             _say_repaired(report, overlay.changes(), is_asked=is_asked)
             if is_asked and report.has_changes:
-                confirm("Repair it so?", "nothing was changed")
+                confirm("Repair as shown?", "nothing was changed")
                 report = None
         if report is None:
             report = _repair(local, target)
@@ -228,11 +230,7 @@ def repair(
         if lock is not None:
             lock.release()
     if not report.after.is_sound:
-        complain(
-            "something is still broken; `barnabas log verify` shows the place"
-            if not dry_run
-            else "some errors would remain"
-        )
+        complain("some errors remain; `barnabas log verify` shows where" if not dry_run else "some errors would remain")
         raise typer.Exit(1)
 
 
@@ -274,7 +272,7 @@ def _say_repaired(report: "RepairReport", changes: "list[Change] | None", *, is_
             say(f"  the offsets from {done.new_end_offset} to {done.old_end_offset - 1} {verb}")
         say(f"  the log {'would end' if is_rehearsal else 'ends'} at offset {done.new_end_offset}")
     for path in report.lowered:
-        say(f"{path}: {'would be written' if is_rehearsal else 'written'} anew")
+        say(f"{path}: {'would be rewritten' if is_rehearsal else 'rewritten'}")
     if changes is not None:
         say("")
         say("files that would change:")
@@ -282,7 +280,7 @@ def _say_repaired(report: "RepairReport", changes: "list[Change] | None", *, is_
             sizes = f"{human_bytes(change.old_bytes)} -> {human_bytes(change.new_bytes)}"
             say(f"  {change.kind.value:7}  {change.path}  {sizes}")
         if not is_asked:
-            say("nothing was changed; run it again without --dry-run to do it")
+            say("nothing was changed; run it again without --dry-run to repair")
     else:
         say(f"repaired {plural(len(report.partitions), 'partition')}")
 

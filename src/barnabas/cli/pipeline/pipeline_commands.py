@@ -52,10 +52,10 @@ Master = Annotated[
 def check(
     file: File,
     bootstrap: Bootstrap = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Do not ask the cluster for its topics.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not check that the topics exist.")] = False,
     master: Master = None,
 ) -> None:
-    """Find the mistakes of a pipeline without running it.
+    """Check a pipeline for mistakes without running it.
 
     Example: barnabas pipeline check views.yaml
     """
@@ -91,7 +91,7 @@ def check(
 @app.command()
 def explain(
     file: File,
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it as a picture, into this file.")] = None,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it as a picture in this file.")] = None,
 ) -> None:
     """Show what a pipeline reads, computes and writes.
 
@@ -114,7 +114,7 @@ def explain(
 def run(
     file: File,
     bootstrap: Bootstrap = None,
-    once: Annotated[bool, typer.Option("--once", help="Process what is there, then end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process the available records, then exit.")] = False,
     master: Master = None,
     metrics_listen: Annotated[
         str | None,
@@ -122,7 +122,9 @@ def run(
     ] = None,
     metrics_port: Annotated[
         int | None,
-        typer.Option(metavar="PORT", help="--metrics-listen on 127.0.0.1.", min=0, max=_PORT_MAX, show_default=False),
+        typer.Option(
+            metavar="PORT", help="Like --metrics-listen, on 127.0.0.1.", min=0, max=_PORT_MAX, show_default=False
+        ),
     ] = None,
 ) -> None:
     """Run a pipeline until Ctrl-C.
@@ -142,7 +144,7 @@ def run(
     try:
         _run(spark, pipeline, file, stop, is_once=once, metrics_address=metrics_address)
     except SparkLost as error:
-        raise CommandFailed(f"{error}; {log_file} has what it said") from None
+        raise CommandFailed(f"{error}; see {log_file}") from None
     finally:
         stop_session(spark)
 

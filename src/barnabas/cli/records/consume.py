@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 def consume(
     topic: Annotated[
         str,
-        typer.Argument(metavar="TOPIC", help="What to read.", show_default=False, autocompletion=completion.topics),
+        typer.Argument(
+            metavar="TOPIC", help="The topic to read.", show_default=False, autocompletion=completion.topics
+        ),
     ],
     start: Annotated[
         str,
@@ -36,7 +38,7 @@ def consume(
             "--from", metavar="WHERE", help="beginning, end, an offset (-10: the last ten), a time, '2 hours ago'."
         ),
     ] = "beginning",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more when the end is reached.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new records at the end.")] = False,
     limit: Annotated[
         int | None, typer.Option("-n", metavar="COUNT", help="Stop after this many records.", min=1)
     ] = None,
@@ -55,7 +57,7 @@ def consume(
         ),
     ] = None,
     null: Annotated[
-        str, typer.Option("--null", metavar="TEXT", help="What to print for null: a tombstone, or no key.")
+        str, typer.Option("--null", metavar="TEXT", help="What to print for null: a tombstone, or a missing key.")
     ] = "null",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per record.")] = False,
     group: Annotated[
@@ -64,18 +66,18 @@ def consume(
             "--group",
             "-g",
             metavar="GROUP",
-            help="Go on where this group stopped, share with its members, and commit.",
+            help="Read as a member of this group, from its committed offsets, and commit.",
             autocompletion=completion.groups,
         ),
     ] = None,
     committed: Annotated[
-        bool, typer.Option("--committed", help="Leave out what belongs to open or aborted transactions.")
+        bool, typer.Option("--committed", help="Leave out records of open or aborted transactions.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Print the records of a topic.
 
-    The value of each stands on a line of its own, unless --format or --json says otherwise.
+    Prints the value of each record on its own line, unless --format or --json says otherwise.
 
     Examples:
 
@@ -122,7 +124,7 @@ def _consume_as_member(
     from barnabas.cli.group.group_consume import consume_as_member, offset_reset
 
     if chosen is not None:
-        raise CommandFailed("the group's members share the partitions out; leave out --partition, or --group")
+        raise CommandFailed("a group assigns the partitions to its members; leave out --partition or --group")
     reset = offset_reset(start_point)
     printer = Printer(render, limit, is_live=follow or sys.stdout.isatty())
 

@@ -50,25 +50,31 @@ def produce(
     topic: Annotated[
         str,
         typer.Argument(
-            metavar="TOPIC", help="Where the records go.", show_default=False, autocompletion=completion.topics
+            metavar="TOPIC", help="The topic to write to.", show_default=False, autocompletion=completion.topics
         ),
     ],
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="Where the lines come from; else standard input.", show_default=False),
+        typer.Argument(
+            metavar="FILE", help="The file to read lines from. [default: standard input]", show_default=False
+        ),
     ] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-k", metavar="TEXT", help="What is before it in a line is the key."),
+        typer.Option("--key-separator", "-k", metavar="TEXT", help="Separates the key from the value in each line."),
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="TEXT", help="The key of records that have none.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="TEXT", help="The key of records that have no key.")
+    ] = None,
     null: Annotated[
         str | None,
-        typer.Option("--null", metavar="TEXT", help="This text as a value means null (a tombstone), as a key no key."),
+        typer.Option(
+            "--null", metavar="TEXT", help="The text that means null: a tombstone as a value, no key as a key."
+        ),
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record; may be repeated."),
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header for every record; may be repeated."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Lines are JSON objects: value, key, headers, partition, timestamp.")
@@ -80,11 +86,11 @@ def produce(
         Compression, typer.Option("--compression", "-z", help="How batches are compressed.")
     ] = Compression.NONE,
     acks: Annotated[
-        Acks, typer.Option("--acks", help="Who must have a record: all replicas, the leader, nobody.")
+        Acks, typer.Option("--acks", help="Who must have a record: all in-sync replicas, the leader, or nobody.")
     ] = Acks.ALL,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Send records to a topic, one for each line.
+    """Send records to a topic, one per line.
 
     Examples:
 
@@ -128,7 +134,7 @@ def produce(
 
 def _standard_input() -> BinaryIO:
     if sys.stdin is None:
-        raise CommandFailed("there is no standard input; name a FILE")
+        raise CommandFailed("there is no standard input; give a FILE")
     return sys.stdin.buffer
 
 
@@ -175,7 +181,7 @@ class _Sending:
         from barnabas.client.producing.producer import Producer
 
         if self._source.isatty():
-            remark("one record for each line; Ctrl-D ends")
+            remark("one record per line; Ctrl-D ends the input")
         async with Producer(cluster, self._options) as producer:
             try:
                 await self._until_sent_or_failed(cluster, producer)
@@ -239,8 +245,8 @@ class _Sending:
             topic = await producer.find_topic(name)
         except UnknownTopic as error:
             raise CommandFailed(
-                f"topic '{name}' does not exist, and the broker does not create it by itself;"
-                f" 'barnabas topic create {name}' does"
+                f"topic '{name}' does not exist, and the broker does not create topics automatically; create it with "
+                f"'barnabas topic create {name}'"
             ) from error
         finally:
             saying.cancel()

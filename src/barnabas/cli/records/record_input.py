@@ -72,7 +72,7 @@ class LineFormat:
             raise InvalidLine('not a JSON object such as {"value": "..."}')
         unknown = sorted(set(fields) - _FIELDS - _IGNORED)
         if unknown:
-            raise InvalidLine(f"unknown field {unknown[0]!r}; there are {', '.join(sorted(_FIELDS))}")
+            raise InvalidLine(f"unknown field {unknown[0]!r}; known fields are {', '.join(sorted(_FIELDS))}")
         return InputRecord(
             _content("key", fields.get("key")),
             _content("value", fields.get("value")),

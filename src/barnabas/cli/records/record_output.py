@@ -75,7 +75,7 @@ def compile_format(text: str, null: bytes) -> Render:
         raise InvalidFormat(f"--format: {error}; write {{{{ for a brace") from error
     for literal, field, specification, conversion in parsed:
         if field is not None and (field not in fields or specification or conversion):
-            raise InvalidFormat(f"--format: no field {{{field}}}; there are {', '.join(fields)}")
+            raise InvalidFormat(f"--format: unknown field {{{field}}}; known fields are {', '.join(fields)}")
         parts.append((literal.encode(), None if field is None else fields[field]))
 
     def render(record: "ConsumedRecord") -> bytes:

@@ -64,7 +64,7 @@ def beyond_end(
 ) -> str | None:
     """What to say when a place was named that some partitions, or all, do not reach. Empty ones are no surprise."""
     if point.kind is StartKind.TIME and starts == ends and any(ends.values()):
-        return f"topic '{topic}' has no record as new as that"
+        return f"topic '{topic}' has no record at or after that time"
     if point.kind is not StartKind.OFFSET or point.number <= 0:
         return None
     if all(end <= point.number for end in ends.values()):
@@ -93,5 +93,5 @@ def parse_start(text: str, now_ms: int) -> StartPoint:
         return StartPoint(StartKind.TIME, max(0, round(moment.timestamp() * 1000)))
     except (ValueError, OverflowError, OSError):
         raise InvalidStart(
-            f"--from {text!r} is no place to begin; say beginning, end, an offset, '2 hours ago' or 2026-11-15T10:30"
+            f"--from {text!r} is not a place to start; use beginning, end, an offset, '2 hours ago' or 2026-11-15T10:30"
         ) from None

@@ -50,22 +50,22 @@ def delete_records(
         typer.Option(
             "--before",
             metavar="WHERE",
-            help="Delete what is before an offset (-10: all but the last ten), a time, '2 days ago'.",
+            help="Delete the records before an offset (-10: all but the last ten), a time, '2 days ago'.",
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Delete all records that are there now.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Delete all current records.")] = False,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", metavar="N", help="Only of this partition; may be repeated.", min=0),
+        typer.Option("--partition", "-p", metavar="N", help="Only this partition; may be repeated.", min=0),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Delete the oldest records of a topic; the topic stays.
 
-    On a terminal you are asked first. A topic that is only compacted keeps its records.
+    On a terminal, asks for confirmation first. A topic that is only compacted keeps its records.
 
     Examples:
 
@@ -84,7 +84,7 @@ def delete_records(
 
     cuts = [cut for cut in with_cluster(bootstrap, plan) if cut.deleted]
     if not cuts:
-        remark(f"topic '{name}' has no records there")
+        remark(f"topic '{name}' has no records to delete")
         return
     if not as_json:
         _say_plan(cuts)
@@ -119,7 +119,7 @@ def _place(before: str | None, everything: bool) -> "StartPoint":
         return parse_start(before, SystemClock().now_ms())
     except InvalidStart:
         raise CommandFailed(
-            f"--before {before!r} is no place in a topic; say an offset, '2 days ago' or 2026-11-15T10:30"
+            f"--before {before!r} is not a place in a topic; use an offset, '2 days ago' or 2026-11-15T10:30"
         ) from None
 
 

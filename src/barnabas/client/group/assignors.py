@@ -137,7 +137,9 @@ def assignors_named(names: Sequence[str]) -> list[Assignor]:
     unknown = [name for name in names if name not in ASSIGNORS]
     if unknown or not names:
         known = ", ".join(ASSIGNORS)
-        raise InvalidSetting(f"no such assignor: {', '.join(map(repr, unknown)) or 'none is given'}; there are {known}")
+        raise InvalidSetting(
+            f"no such assignor: {', '.join(map(repr, unknown)) or 'none is given'}; known assignors are {known}"
+        )
     return [ASSIGNORS[name] for name in names]
 
 

@@ -180,7 +180,7 @@ class GroupConsumer:
             await self._membership.commit(wanted)
         except KafkaError as error:
             if error.code is ErrorCode.REBALANCE_IN_PROGRESS and self._joining is None:
-                self._ask_to_join("a commit met a rebalance")
+                self._ask_to_join("a commit failed because of a rebalance")
             raise
         self._progress.note_committed(wanted)
 
@@ -284,7 +284,7 @@ class GroupConsumer:
             self._joining = None
         if self._membership.is_lost:
             await self._lose()
-            self._ask_to_join("the coordinator did not know this member any more")
+            self._ask_to_join("the coordinator no longer knew this member")
         if self._join_reason is not None:
             if not self._is_cooperative:
                 await self._give_up(self.assignment)
@@ -311,7 +311,7 @@ class GroupConsumer:
         going = self.assignment - joined.assignment
         if going:
             await self._give_up(going)
-            self._ask_to_join("partitions were given up for others")
+            self._ask_to_join("partitions were revoked for other members")
         new = joined.assignment - self.assignment
         for partition in sorted(new):
             offset, committed = places.positions.get(partition), places.committed.get(partition)
@@ -337,7 +337,7 @@ class GroupConsumer:
         partitions = self.assignment
         self._drop(partitions)
         if partitions:
-            _LOG.warning("partitions are lost", extra={"group": self._options.group, "partitions": len(partitions)})
+            _LOG.warning("partitions were lost", extra={"group": self._options.group, "partitions": len(partitions)})
             await self._listener.on_lost(partitions)
 
     def _drop(self, partitions: Collection[TopicPartition]) -> None:
@@ -391,7 +391,7 @@ class GroupConsumer:
                     if idle_seconds > self._options.max_poll_interval_ms / 1000:
                         await self._fall_silent()
                     elif not await self._membership.heartbeat() and self._joining is None:
-                        self._ask_to_join("a rebalance goes on")
+                        self._ask_to_join("a rebalance is in progress")
                 if loop.time() >= metadata_due:
                     metadata_due = loop.time() + metadata_seconds
                     await self._look_for_topics()
@@ -416,7 +416,7 @@ class GroupConsumer:
 
     async def _look_for_topics(self) -> None:
         if await self._subscription.has_other_topics():
-            self._ask_to_join("topics that match the pattern came or went")
+            self._ask_to_join("topics that match the pattern were created or deleted")
         resized = await self._subscription.resized_topic()
         if resized is not None:
-            self._ask_to_join(f"topic '{resized}' has other partitions than before")
+            self._ask_to_join(f"the partitions of topic '{resized}' have changed")

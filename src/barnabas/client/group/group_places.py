@@ -22,7 +22,7 @@ async def find_places(cluster: Cluster, options: GroupOptions, partitions: Colle
         return Places({}, {})
     committed = await committed_offsets(cluster, options.group, partitions, require_stable=True)
     positions = {one: offset.offset for one, offset in committed.items()}
-    missing = [one for one in partitions if one not in committed]
+    missing = sorted(one for one in partitions if one not in committed)
     place = options.auto_offset_reset.value
     if missing and place is not None:
         listed = await list_offsets(cluster, dict.fromkeys(missing, place), options.consumer.isolation)

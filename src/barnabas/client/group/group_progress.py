@@ -65,7 +65,9 @@ class Progress:
     def uncommitted(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, Offset]:
         """What is done and not committed yet, of all partitions or of some."""
         chosen = self._done if partitions is None else partitions
-        return {one: self._done[one] for one in chosen if one in self._done and self._is_new(one, self._done[one])}
+        return {
+            one: self._done[one] for one in sorted(chosen) if one in self._done and self._is_new(one, self._done[one])
+        }
 
     def uncommitted_positions(self) -> dict[TopicPartition, Offset]:
         """The same, with all that was handed out."""

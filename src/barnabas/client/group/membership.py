@@ -220,7 +220,10 @@ class Membership:
     ) -> None:
         """REBALANCE_IN_PROGRESS when a rebalance must be completed first; UNKNOWN_MEMBER_ID when we are excluded."""
         if not self.is_member:
-            message = f"not a member of group '{self._options.group}' now: the partitions may be others' already"
+            message = (
+                f"no longer a member of group '{self._options.group}': its partitions may already belong to "
+                "other members"
+            )
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
         generation = self.generation
         committer = Committer(self.member_id, generation, self._options.instance_id)

@@ -44,7 +44,7 @@ def _valid_claims(
     """What each member may keep, in order."""
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for member_id, claim in claims.items():
-        for partition in set(claim.owned):
+        for partition in dict.fromkeys(claim.owned):
             generation, _ = best.get(partition, (None, None))
             if generation is None or claim.generation > generation:
                 best[partition] = (claim.generation, member_id)

@@ -268,7 +268,10 @@ class Producer:
                         self._sender.room.clear()
                         await self._sender.room.wait()
         except TimeoutError:
-            message = f"no room for another record within {timeout_seconds:g} s: the broker takes them too slowly"
+            message = (
+                f"no buffer space for another record within {timeout_seconds:g} s: the broker accepts records "
+                "too slowly"
+            )
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from None
 
     def _choose(self, metadata: TopicMetadata, key: bytes | None, partition: int | None) -> TopicPartition:

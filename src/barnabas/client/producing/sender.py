@@ -178,7 +178,7 @@ class Sender:
 
     async def _deliver(self, batches: Sequence[PendingBatch]) -> None:
         """Sends batches that have one leader, and settles each by the answer."""
-        topics = {batch.partition.topic for batch in batches}
+        topics = dict.fromkeys(batch.partition.topic for batch in batches)
         try:
             if self._is_idempotent and self._identity == NO_IDENTITY:
                 await self._identify()
@@ -207,7 +207,9 @@ class Sender:
         stale = set()
         for batch in batches:
             reply = replies.get(batch.partition) or ProducePartitionReply(
-                batch.partition.partition, ErrorCode.UNKNOWN_SERVER_ERROR, error_message="the answer left it out"
+                batch.partition.partition,
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                error_message="the response did not include it",
             )
             if not self._settle(batch, reply) and not self._cluster.learn_leader(
                 batch.partition, reply.current_leader, response.node_endpoints
@@ -223,7 +225,7 @@ class Sender:
             connection = await self._cluster.any_connection()
             values = {"transactional_id": None, "transaction_timeout_ms": _TRANSACTION_TIMEOUT_MS}
             reply = await connection.call(ApiKey.INIT_PRODUCER_ID, values)
-            raise_for(reply.error_code.value, "the producer got no id")
+            raise_for(reply.error_code.value, "the producer could not get an id")
             self._identity = ProducerIdentity(reply.producer_id, reply.producer_epoch)
             _LOG.debug("producer has an id", extra={"producer_id": reply.producer_id})
 
@@ -278,7 +280,7 @@ class Sender:
         reasons = [reply.error_message, *(error.message for error in reply.record_errors[:1])]
         reason = "; ".join(dict.fromkeys(filter(None, reasons)))
         if code is ErrorCode.MESSAGE_TOO_LARGE and not reason:
-            reason = f"a batch of up to {batch.size_bytes} bytes is more than the topic takes (max.message.bytes)"
+            reason = f"a batch of up to {batch.size_bytes} bytes is larger than the topic accepts (max.message.bytes)"
         subject = _subject(batch, reply.record_errors[0].index if reply.record_errors else None)
         return self._settle_error(batch, KafkaError(code, f"{subject}: {reason}" if reason else subject))
 

@@ -106,7 +106,7 @@ class RangeReader:
                 return run
             if self._cluster.clock.monotonic() > deadline:
                 message = (
-                    f"{self.partition} gave no records from offset {self.position} on, of those up to {self.end}, "
+                    f"{self.partition} returned no records from offset {self.position} on (wanted up to {self.end}) "
                     f"within {self._options.timeout_seconds:g} s"
                 )
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message)

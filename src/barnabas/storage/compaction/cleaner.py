@@ -166,7 +166,7 @@ class LogCleaner:
             try:
                 self._offsets[directory] = read_offsets(self._files, os.path.join(directory, CLEANER_OFFSETS))
             except CorruptCheckpoint as problem:
-                logger.warning("compaction begins anew: %s", problem)
+                logger.warning("compaction starts over: %s", problem)
                 self._offsets[directory] = {}
         return self._offsets[directory]
 
@@ -311,7 +311,7 @@ class LogCleaner:
         if totals.unread_batches and key not in self._told_unread:
             self._told_unread.add(key)
             logger.warning(
-                "%s: compaction leaves alone what expands to more than %d bytes: %d in all, the first at offset %d",
+                "%s: compaction skips batches that expand to more than %d bytes: %d in all, the first at offset %d",
                 key[1],
                 EXPANDED_BYTES_MAX,
                 totals.unread_batches,

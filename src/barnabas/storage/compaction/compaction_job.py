@@ -328,7 +328,7 @@ class CleaningJob:
             return False
         group = self._groups[0] if self._groups else self.plan.sources
         if self._has_changed(group):
-            logger.info("%s: the log has changed, so its compaction begins again", self.log.partition)
+            logger.info("%s: the log has changed, so its compaction starts over", self.log.partition)
             self._give_up()
             return False
         if failure is not None:

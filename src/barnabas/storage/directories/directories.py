@@ -58,7 +58,7 @@ class LogDirectories:
         """The partition's log and where it lies; an error when there is none."""
         directory = self.of(partition)
         if directory is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {partition}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition} has no log")
         return directory, directory.logs[partition]
 
     def get(self, partition: TopicPartition, topic_id: UUID | None) -> Log | None:

@@ -139,7 +139,7 @@ class CheckpointFile:
             self.found = read_offsets(self._files, self.path)
             self._newest = dict(self.found)
         except CorruptCheckpoint as problem:
-            logger.warning("going on without a checkpoint: %s", problem)
+            logger.warning("continuing without a checkpoint: %s", problem)
 
     def is_news(self, offsets: dict[TopicPartition, Offset]) -> bool:
         return offsets != self._newest
@@ -269,8 +269,8 @@ class LogDirectory:
             )
         if meta.node_id not in (None, node_id):
             raise UnusableDirectory(
-                f"{self.path} belongs to node {meta.node_id}, this is node {node_id}: "
-                "set node.id or log.dirs so that they belong together"
+                f"{self.path} belongs to node {meta.node_id}, this is node {node_id}: set node.id or log.dirs so "
+                "that they match"
             )
         return meta
 

@@ -271,7 +271,7 @@ class LogManager:
         assert self.directories.of(partition) is None, f"{partition} exists"
         assert partition not in self._moving, f"{partition} is being created or deleted"
         if not is_new and self.directories.offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} may lie in a directory that is offline")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition} may be in a directory that is offline")
         stray = self.directories.stray_of(partition, topic_id)
         if stray is None:
             directory = self.directories.emptiest()
@@ -346,7 +346,7 @@ class LogManager:
                 return
             delay_ms = one.log.config.file_delete_delay_ms if one.log else 0
             self._housekeeping.doom(directory, one.path, self._clock.steady_ms() + delay_ms)
-            logger.info("%s: deleted, its files follow", one.partition)
+            logger.info("%s: deleted, its files will be removed", one.partition)
 
         def failed(error: DiskFailed) -> None:
             self._moving.difference_update(names)

@@ -143,7 +143,7 @@ class PartitionOpener:
             on_progress=lambda checked_bytes: meter.add(checked_bytes=checked_bytes),
         )
         if not owner.is_written:
-            report.note(f"{PARTITION_METADATA} was missing or damaged: the topic id is that of the metadata")
+            report.note(f"{PARTITION_METADATA} was missing or damaged: using the topic id in the metadata")
         meter.add(logs=1)
         return OpenedLog(log, owner.topic_id, report)
 
@@ -158,7 +158,7 @@ class PartitionOpener:
         unfinished = directory.file(doomed_name(partition, new_uuid(self._random)))
         if self._files.exists(path):
             aside = set_aside(self._files, self._random, directory, partition, Fate.STRAY, None)
-            logger.warning("%s is not known here: it is kept as %s", path, aside.name)
+            logger.warning("%s is not known to this broker: it is kept as %s", path, aside.name)
         try:
             self._files.make_directory(unfinished)
             if topic_id is not None:

@@ -131,8 +131,7 @@ class Ownership:
         claimants = list(ids) if self._known is None else self._known.claimants(partition, ids)
         if len(claimants) > 1:
             raise UnusableDirectory(
-                f"{partition} lies both in {claimants[0]} and in {claimants[1]}: "
-                "move the one that is not wanted to another place"
+                f"{partition} is both in {claimants[0]} and in {claimants[1]}: move the unwanted one elsewhere"
             )
         self._rivalled.update((one.path, partition) for one in rivals if one.path not in claimants)
 
@@ -193,7 +192,7 @@ class Ownership:
         directory.topic_ids.pop(partition, None)
         self._renamed.add(directory.path)
         if aside.fate is Fate.DELETED:
-            logger.info("%s: its topic was deleted, its files follow", directory.path_of(partition))
+            logger.info("%s: its topic was deleted, its files will be removed", directory.path_of(partition))
             self._on_doomed(directory, directory.file(aside.name))
         else:
             self._note_stray(directory, aside.name, aside.topic_id)
@@ -211,4 +210,4 @@ class Ownership:
         if len(self.strays) <= _STRAYS_NAMED_MAX:
             logger.warning("%s is kept, but not served: the metadata does not have its topic id", path)
         elif len(self.strays) == _STRAYS_NAMED_MAX + 1:
-            logger.warning("and more directories are kept, but not served; all are called -stray")
+            logger.warning("more directories are kept, but not served; their names end in -stray")

@@ -58,7 +58,7 @@ class DirectorySpace:
         self._refused_ms = clock.steady_ms()
         if log is not None:
             self._refused_log = log, log.end_offset
-        self._warning.warn("%s is full, what needs space there is refused until there is some: %s", self._path, refusal)
+        self._warning.warn("%s is full, writes are refused until there is space: %s", self._path, refusal)
 
     def must_sample(self, now_ms: TimestampMs) -> bool:
         """Whether it is time to look; then `sampled` or `sample_failed` follows."""

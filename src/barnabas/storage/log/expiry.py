@@ -56,4 +56,4 @@ def _delete_oldest(log: Log, count: int, reason: str) -> None:
     log.delete_records_before(max(log.log_start_offset, first_offset))
     log.doomed.doom(leaving, log.config.file_delete_delay_ms)
     log.snapshots.remove_where(lambda offset: offset < first_offset)
-    logger.info("%s: deleted %d segments (%s)", log.partition, count, reason)
+    logger.info("%s: deleted segments: %d (%s)", log.partition, count, reason)

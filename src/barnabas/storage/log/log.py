@@ -544,7 +544,7 @@ class Log:
             self.epochs.mark_written(truncation.epochs)
         self._flushing.has_new_names = True
         if truncation.is_restart:
-            logger.info("%s: emptied, to go on at offset %d", self.partition, self.end_offset)
+            logger.info("%s: emptied, to continue at offset %d", self.partition, self.end_offset)
         else:
             logger.info("%s: truncated to offset %d", self.partition, self.end_offset)
 

@@ -137,13 +137,11 @@ class LogOpener:
         first_offset = self._segments[0].base_offset
         self._log_start_offset = max(self._log_start_offset, first_offset)
         if self._log_start_offset > end_offset and self._was_clean:
-            self.report.note(
-                f"the log ends at {end_offset}: that it starts at {self._log_start_offset} is not believed"
-            )
+            self.report.note(f"the log ends at {end_offset}: ignoring its start offset {self._log_start_offset}")
             self._log_start_offset = first_offset
         elif self._log_start_offset > end_offset:
             self.report.note(
-                f"the log ends at {end_offset}, before its start {self._log_start_offset}: begun anew there"
+                f"the log ends at {end_offset}, before its start {self._log_start_offset}: emptied, to continue there"
             )
             self._remove_segments(list(self._segments))
             self._add_empty_segment(self._log_start_offset)
@@ -345,7 +343,7 @@ class LogOpener:
         """Rebuilds the indexes that opening found to contradict their log: quick while nobody else has the files."""
         while self._segments.distrusted:
             segment = self._segments.distrusted.pop()
-            self.report.note(f"the indexes of {segment.base_offset:020d}.log contradict it, and were made anew")
+            self.report.note(f"the indexes of {segment.base_offset:020d}.log contradict it, and were rebuilt")
             self._account(segment, reindex_segment(segment, self._config.index_interval_bytes))
             segment.sync()
 

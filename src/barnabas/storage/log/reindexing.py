@@ -71,8 +71,8 @@ class Reindexing:
         is_same = segment in self._log.segments and segment.size == self._size and not segment.suffix
         if is_same and self._problem is None:
             segment.adopt_indexes(scratch)
-            logger.info("%s: the indexes of the segment at %d were made anew", self._log.partition, segment.base_offset)
+            logger.info("%s: rebuilt the indexes of the segment at %d", self._log.partition, segment.base_offset)
             return
         scratch.remove_files()
         if self._problem is not None:
-            logger.error("%s: its indexes cannot be made anew: %s", self._path, self._problem)
+            logger.error("%s: cannot rebuild its indexes: %s", self._path, self._problem)

@@ -98,8 +98,8 @@ def check_batch(state: ProducerState, header: BatchHeader, origin: Origin) -> Du
     if state.transaction_first_offset is not None and not header.is_transactional:
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE,
-            f"producer {header.producer_id} sent a batch outside of its transaction, "
-            f"which is open since offset {state.transaction_first_offset}",
+            f"producer {header.producer_id} sent a batch outside its transaction, which is open since offset "
+            f"{state.transaction_first_offset}",
         )
     return None
 

@@ -44,7 +44,9 @@ def distrust(segment: "Segment", problem: str) -> None:
     if not segment.is_distrusted:
         segment.is_distrusted = True
         segment.distrusted.append(segment)
-        logger.warning("%s/%020d: the indexes are not believed: %s", segment.directory, segment.base_offset, problem)
+        logger.warning(
+            "%s/%020d: the indexes are wrong and will be rebuilt: %s", segment.directory, segment.base_offset, problem
+        )
 
 
 # Offsets

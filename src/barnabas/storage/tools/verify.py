@@ -52,9 +52,9 @@ _ZEROS_BYTES: Final = 1 << 20
 _GAPS_MAX: Final = 20
 _NAMES_MAX: Final = 5
 _SUFFIX_NOTES: Final = {
-    DELETED_SUFFIX: "already deleted, and removed when the log is opened next",
-    CLEANED_SUFFIX: "not finished by compaction, and removed when the log is opened next",
-    SWAP_SUFFIX: "about to replace older segments, which happens when the log is opened next",
+    DELETED_SUFFIX: "already deleted, and removed when the log is next opened",
+    CLEANED_SUFFIX: "not finished by compaction, and removed when the log is next opened",
+    SWAP_SUFFIX: "about to replace older segments, which happens when the log is next opened",
 }
 
 
@@ -145,7 +145,7 @@ class _PartitionCheck:
         first = self._bases[0] if self._bases else 0
         self.report.start_offset = self.report.end_offset = first
         for offset in [offset for offset in self._snapshots if offset < first]:
-            self.findings.note(self._path(f"{offset:020d}{SNAPSHOT_SUFFIX}"), "it lies before the first segment")
+            self.findings.note(self._path(f"{offset:020d}{SNAPSHOT_SUFFIX}"), "it is before the first segment")
             self._snapshots.remove(offset)
         producers = ProducerReplay(self._files, self._directory, self._snapshots, first, self.findings)
         for slot in range(len(self._bases)):
@@ -199,12 +199,14 @@ class _PartitionCheck:
             more = ", ..." if len(unknown) > _NAMES_MAX else ""
             named = ", ".join(unknown[:_NAMES_MAX]) + more
             self.report.has_strangers = True
-            self.findings.note(self._directory, f"these names mean nothing to the log, and are left alone: {named}")
+            self.findings.note(self._directory, f"files that do not belong to the log, and are left alone: {named}")
         for base, name in others:
             if base not in self._bases:
                 self.findings.error(self._path(name), "it belongs to no segment: there is no .log of this name")
         for suffix, count in sorted(suffixed.items()):
-            self.findings.note(self._path(f"*{suffix}"), f"{count} files, {_SUFFIX_NOTES[suffix]}")
+            self.findings.note(
+                self._path(f"*{suffix}"), f"{count} file{'' if count == 1 else 's'}, {_SUFFIX_NOTES[suffix]}"
+            )
 
     def _see_other(self, name: str, unknown: list[str]) -> None:
         if is_temporary(name):
@@ -245,7 +247,7 @@ class _PartitionCheck:
         except DiskFailed as problem:
             if self._is_settled or self._files.exists(path + LOG_SUFFIX):
                 raise
-            self.findings.note(path + LOG_SUFFIX, f"it went away while it was being checked ({problem})")
+            self.findings.note(path + LOG_SUFFIX, f"it was deleted during the check ({problem})")
 
     def see_damage(self, path: str, file: File, damage: Damage, *, is_last: bool) -> None:
         """A log that nobody has closed may end within a write, or in space allocated ahead."""
@@ -256,7 +258,7 @@ class _PartitionCheck:
         elif is_open and damage.is_end:
             self.findings.note(
                 path,
-                f"{left} bytes after the last whole batch: a write under way, or one that recovery cuts",
+                f"{left} bytes after the last whole batch: a write in progress, or one that recovery truncates",
                 position=damage.position,
             )
         else:
@@ -320,7 +322,7 @@ class _SegmentCheck:
         if walked.expanded_bytes > EXPANDED_BYTES_MAX:
             self._findings.note(
                 self._path,
-                f"its records expand to {walked.expanded_bytes} bytes, more than allowed: compaction leaves it alone",
+                f"its records expand to {walked.expanded_bytes} bytes, more than allowed: compaction skips it",
                 position=position,
                 offset=header.base_offset,
             )
@@ -328,7 +330,7 @@ class _SegmentCheck:
     def _check_offsets(self, position: Position, header: BatchHeader, previous: Offset) -> None:
         problem = None
         if header.base_offset < self._base:
-            problem = f"offset {header.base_offset} lies before the segment's first, {self._base}"
+            problem = f"offset {header.base_offset} is before the segment's first, {self._base}"
         elif header.base_offset <= previous:
             problem = f"offset {header.base_offset} comes after offset {previous}"
         elif header.last_offset - self._base > RELATIVE_OFFSET_MAX:
@@ -389,7 +391,7 @@ class _EpochCheck:
         if latest is None or epoch > latest:
             self._missing = epoch
             report = self._findings.error if self._is_settled else self._findings.note
-            report(self._path, f"leader epoch {epoch} is missing, which begins here", offset=header.base_offset)
+            report(self._path, f"leader epoch {epoch}, which begins here, is missing", offset=header.base_offset)
         elif listed is not None and listed != epoch:
             self._findings.error(
                 self._path, f"it says leader epoch {listed}, but the batch has {epoch}", offset=header.base_offset

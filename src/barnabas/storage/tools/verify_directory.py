@@ -164,14 +164,14 @@ def _check_names(files: FileSystem, target: Target, findings: Findings) -> None:
         if name in _KRAFT_NAMES:
             findings.note(path, "not checked: it belongs to a KRaft node and is left alone")
         elif name not in _KNOWN and not name.startswith(_OWN_PREFIX) and not files.is_directory(path):
-            findings.note(path, "a log directory has no file of this name")
+            findings.note(path, "not a file of a log directory")
     listing = LogDirectory(files, directory).list()
     for names, reason in (
-        (map(str, target.strangers), "no log lies in it, whatever its name says"),
+        (map(str, target.strangers), "it holds no log, in spite of its name"),
         (listing.doomed, "the partition is being deleted"),
-        (listing.strays, "the metadata did not have the partition's topic; it is set aside and not served"),
+        (listing.strays, "the partition's topic was not in the metadata; it is set aside and not served"),
         (listing.set_aside, "the partition is set aside and not served"),
-        (listing.malformed, "its name is not that of a partition, TOPIC-NUMBER"),
+        (listing.malformed, "its name is not that of a partition (TOPIC-NUMBER)"),
     ):
         for name in names:
             findings.note(os.path.join(directory, name), f"not checked: {reason}")

@@ -94,7 +94,7 @@ class ProducerReplay:
         """All segments have come by."""
         self._see_snapshots(end_offset)
         for offset in self._snapshots:
-            self._findings.error(self._snapshot_path(offset), f"it lies after the end of the log, {end_offset}")
+            self._findings.error(self._snapshot_path(offset), f"it is after the end of the log, {end_offset}")
 
     # -- batches -------------------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class ProducerReplay:
     def _see_snapshot(self, offset: Offset) -> None:
         path = self._snapshot_path(offset)
         if not self._files.size(path):
-            self._findings.note(path, "empty, as a broker leaves it that is killed before it writes; it is not used")
+            self._findings.note(path, "empty, as a broker leaves it when killed before writing; it is not used")
             return
         try:
             states = read_snapshot(self._files, path)
@@ -163,7 +163,7 @@ class ProducerReplay:
             self._findings.error(path, str(problem).removeprefix(path).lstrip(": "))
             return
         if offset < self._next_offset:
-            self._findings.note(path, f"it cannot be compared: the log goes on at {self._next_offset}")
+            self._findings.note(path, f"it cannot be compared: the log continues at {self._next_offset}")
         elif self._is_exact and offset == self._next_offset:
             self._compare(path, states)
         else:  # batches before it are missing, as compaction leaves a log
@@ -187,7 +187,7 @@ class ProducerReplay:
                 if state.transaction_first_offset is not None:
                     self._findings.error(
                         path,
-                        f"producer {state.producer_id} is missing, whose transaction is open since offset "
+                        f"producer {state.producer_id} is missing, although its transaction is open since offset "
                         f"{state.transaction_first_offset}",
                     )
                 # Otherwise it had expired when the snapshot was taken; the broker knew no more of it.

@@ -55,7 +55,7 @@ def test_records_go_through_unchanged_with_every_codec(barnabas_broker: Broker, 
 
 
 def test_consumer_starts_at_any_offset_and_at_any_time(barnabas_broker: Broker) -> None:
-    barnabas_broker.create_topic("orders")
+    barnabas_broker.create_topic("orders", configs={"retention.ms": -1})
     for number in range(10):
         barnabas_broker.append("orders", [b"%d" % number], timestamp_ms=1_000 + number * 100)
 

@@ -70,7 +70,7 @@ def test_records_go_out_and_come_back(bootstrap: str, topic: str, codec: Codec) 
     place = TopicPartition(topic, 0)
 
     async def scenario(cluster: Cluster) -> None:
-        await Admin(cluster).create_topic(topic, partitions=1)
+        await Admin(cluster).create_topic(topic, partitions=1, configs={"retention.ms": "-1"})
         async with Producer(cluster, ProducerOptions(codec=codec, batch_bytes_max=20_000)) as producer:
             first = await producer.send(
                 topic, b"\xff\x00", key=b"k", headers=[("h", b"1"), ("h", None)], timestamp_ms=1_700_000_000_000

@@ -44,7 +44,7 @@ def test_kcat_compresses_as_it_was_told(barnabas_broker: Broker, codec: str) -> 
 
 
 def test_kcat_consumes_from_an_offset_and_a_time(barnabas_broker: Broker) -> None:
-    barnabas_broker.create_topic("orders")
+    barnabas_broker.create_topic("orders", configs={"retention.ms": -1})
     for number in range(5):
         barnabas_broker.append("orders", [b"%d" % number], timestamp_ms=1_000 + number * 100)
 

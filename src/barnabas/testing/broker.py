@@ -54,7 +54,6 @@ _Result = TypeVar("_Result")
 _HOST: Final = "127.0.0.1"
 _TEST_SETTINGS: Final = {
     "log.initial.task.delay.ms": "0",
-    "log.retention.ms": "-1",  # the records of a test may have any time: what 1970 wrote does not expire
     "background.threads": "4",
     "network.awake.us": "0",  # in a test's own process it would only keep the interpreter from the test
     "group.initial.rebalance.delay.ms": "0",

@@ -75,7 +75,7 @@ def test_append_uses_the_clock_of_the_test() -> None:
 
 
 def test_appended_records_have_keys_headers_and_timestamps_of_their_own(broker: Broker) -> None:
-    broker.create_topic("orders")
+    broker.create_topic("orders", configs={"retention.ms": -1})
     broker.append(
         "orders",
         [

@@ -25,6 +25,7 @@ class Device:
         self.capacity_bytes = capacity_bytes
         self.before_call: Callable[[Operation, str], object] | None = None
         self.calls = 0
+        self.open_files = 0
         self.is_dead = False
         self.used_bytes = 0
         self.cut = cut
@@ -117,6 +118,7 @@ class SimulatedFile:
 
     def __init__(self, device: "Device", path: str, node: FileNode, is_writable: bool) -> None:
         self.path = path
+        device.open_files += 1
         self._device = device
         self._node: FileNode | None = node
         self._is_writable = is_writable
@@ -206,7 +208,9 @@ class SimulatedFile:
         raise io.UnsupportedOperation("a simulated file has no descriptor; read it with read_at")
 
     def close(self) -> None:
-        self._node = None
+        if self._node is not None:
+            self._device.open_files -= 1
+            self._node = None
 
 
 def _verb(operation: Operation) -> str:

@@ -95,6 +95,25 @@ class SimulatedDisk(Device):
         successor.used_bytes = sum(node.reserved_bytes for node in root.files())
         return successor
 
+    def flip(self, path: str, position: int) -> None:
+        """One bit of a file changes, at rest: neither a call nor a time tells of it."""
+        node = self._find(path)
+        assert isinstance(node, FileNode), f"{path} is no file"
+        node.flip(position)
+
+    def files(self) -> list[tuple[str, int]]:
+        """Every file with its size, by path."""
+        found: list[tuple[str, int]] = []
+        directories: list[tuple[str, DirectoryNode]] = [("", self._root)]
+        while directories:
+            prefix, directory = directories.pop()
+            for name, node in directory.entries.items():
+                if isinstance(node, DirectoryNode):
+                    directories.append((f"{prefix}{name}/", node))
+                else:
+                    found.append((f"{prefix}{name}", len(node.content)))
+        return sorted(found)
+
     def check_invariants(self) -> None:
         self._root.check_invariants()
         assert self.used_bytes == sum(node.reserved_bytes for node in self._root.files())

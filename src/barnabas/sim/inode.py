@@ -209,6 +209,12 @@ class FileNode:
         self._mapped_length = max(self._mapped_length, length) if _is_exported(self.content) else length
         return memoryview(self.content)[:length].toreadonly()
 
+    def flip(self, position: int) -> None:
+        """A bit changes, in memory as on the disk."""
+        for side in (self.content, self._durable):
+            if position < len(side):
+                side[position] ^= 1 << position % 8
+
     def forget_maps(self) -> None:
         """The process that made them is gone."""
         self._outgrown.clear()

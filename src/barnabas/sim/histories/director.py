@@ -1,0 +1,162 @@
+"""Runs a plan: builds the world, lets actors and faults loose on it, and looks at what is left when all is healed.
+
+The end of a history is always the same: faults are over, every link and disk is healed, the broker is stopped in order
+and started once more, everything is read from the start to the end, the broker is stopped again, and `log verify` reads
+its disks.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import TopicPartition
+from barnabas.client.admin import Admin
+from barnabas.client.cluster import Cluster
+from barnabas.client.offsets import end_offsets, start_offsets
+from barnabas.client.reading.consumer import Consumer, ConsumerOptions
+from barnabas.sim.histories.actors import CLUSTER_OPTIONS, ActorProcess
+from barnabas.sim.histories.chaos import Chaos
+from barnabas.sim.histories.events import AdminCalled, AdminDone, FinalLog, History, ShownRecord
+from barnabas.sim.histories.plan import Plan
+from barnabas.sim.histories.recorder import Recorder, shown_records
+from barnabas.sim.world.node import BrokerNode
+from barnabas.sim.world.world import World
+from barnabas.storage.tools.findings import Severity
+from barnabas.storage.tools.verify_directory import find_target, verify_target
+
+_Task = Callable[[Cluster], Awaitable[None]]
+
+HISTORY_SECONDS_MAX: Final = 1800.0
+_DIRECTOR: Final = "director"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    history: History
+    trace: str
+    events: int
+    seconds: float
+    """Virtual ones."""
+
+
+class Director:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.world = World(plan.seed, seconds_max=HISTORY_SECONDS_MAX)
+        self.recorder = Recorder(self.world)
+        self._nodes: list[BrokerNode] = []
+        self._actors: list[ActorProcess] = []
+
+    def run(self) -> Outcome:
+        history = self.recorder.history
+        try:
+            self.world.run(self._direct())
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is what this history has found
+            history.violations.append(f"the history did not come to its end: {type(error).__name__}: {error}")
+        else:
+            history.is_complete = True
+        return Outcome(history, self.world.trace, self.world.events, self.world.loop.time())
+
+    async def _direct(self) -> None:
+        plan, world = self.plan, self.world
+        loop = world.loop
+        self._nodes = [
+            BrokerNode(world, number, plan.settings, plan.directories) for number in range(1, plan.brokers + 1)
+        ]
+        for node in self._nodes:
+            node.start()
+        for node in self._nodes:
+            if not await node.until_serving():
+                raise RuntimeError(f"{node.name} does not start: {node.exit_reason}")
+        await self._as_director(self._create_topics)
+        bootstrap = ",".join(node.bootstrap for node in self._nodes)
+        for actor in plan.actors:
+            own = [one for one in plan.operations if one.actor == actor.name]
+            self._actors.append(ActorProcess(world, self.recorder, actor, own, bootstrap))
+        chaos = Chaos(world, self.recorder, self._nodes, self._actors)
+        background = [loop.create_task(chaos.keep_running(node)) for node in self._nodes]
+        background += [loop.create_task(chaos.strike(fault)) for fault in plan.faults]
+        for one in self._actors:
+            one.start()
+        for one in self._actors:
+            await one.is_done.wait()
+        chaos.is_over = True
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
+        await self._heal()
+        await self._as_director(self._read_all)
+        for node in self._nodes:
+            await node.stop()
+            self._verify(node)
+
+    async def _heal(self) -> None:
+        self.world.network.heal()
+        for node in self._nodes:
+            node.heal()
+            await node.stop()  # off, or with a directory that failed: both end here
+            node.heal()
+            node.start()
+            if not await node.until_serving():
+                self.recorder.history.violations.append(
+                    f"{node.name} does not start on a healed disk: {node.exit_reason!r}"
+                )
+
+    def _verify(self, node: BrokerNode) -> None:
+        node.disk.before_call = None
+        for directory in node.directories:
+            report = verify_target(node.disk, find_target(node.disk, directory))
+            found = [*report.findings, *(one for partition in report.partitions for one in partition.findings)]
+            self.recorder.history.verify_findings += [
+                f"{node.name}: {one.place}: {one.problem}" for one in found if one.severity is Severity.ERROR
+            ]
+
+    # What the director does as a client
+
+    async def _as_director(self, what: _Task) -> None:
+        process = self.world.process(_DIRECTOR)
+
+        async def work() -> None:
+            bootstrap = ",".join(node.bootstrap for node in self._nodes)
+            network = self.world.network.at(_DIRECTOR)
+            source = self.world.random(_DIRECTOR)
+            async with Cluster(
+                bootstrap, CLUSTER_OPTIONS, network=network, clock=self.world.clock(), source=source
+            ) as cluster:
+                await what(cluster)
+
+        await self.world.spawn(process, work())
+        process.die()
+
+    async def _create_topics(self, cluster: Cluster) -> None:
+        for topic in self.plan.topics:
+            number = self.recorder.number()
+            arguments = (("topic", topic.name), ("partitions", topic.partitions), ("configs", topic.configs))
+            self.recorder.add(AdminCalled(self.recorder.now, _DIRECTOR, "create_topic", arguments, number))
+            await Admin(cluster).create_topic(topic.name, partitions=topic.partitions, configs=dict(topic.configs))
+            self.recorder.add(AdminDone(self.recorder.now, _DIRECTOR, number, topic.partitions))
+
+    async def _read_all(self, cluster: Cluster) -> None:
+        for topic in await Admin(cluster).topics():
+            if topic.is_internal:
+                continue
+            for partition in topic.partitions:
+                place = TopicPartition(topic.name, partition.index)
+                try:
+                    self.recorder.history.final[place] = await _read_partition(cluster, place)
+                except BarnabasError as error:
+                    self.recorder.happened(_DIRECTOR, "unreadable", f"{place}: {error}")
+
+
+async def _read_partition(cluster: Cluster, place: TopicPartition) -> FinalLog:
+    start = (await start_offsets(cluster, [place]))[place]
+    end = (await end_offsets(cluster, [place]))[place]
+    records: list[ShownRecord] = []
+    async with Consumer(cluster, ConsumerOptions(wait_ms_max=100)) as consumer:
+        consumer.assign({place: start})
+        while consumer.positions[place] < end:
+            for run in await consumer.poll():
+                records += shown_records(run)
+    return FinalLog(start, end, tuple(records))

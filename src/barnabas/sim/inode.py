@@ -9,8 +9,9 @@ A file after a power cut:
   page by page, and in the page where the last write was torn, before and after the tear;
 - the length is anywhere between the shortest and the longest the file has had since its last sync.
 
-A directory after a power cut is what it was at its last sync plus some first part of the changes since, in
-their order; with `PowerCut.is_strict`, none of them. A rename is one change: it happened or it did not.
+A directory after a power cut is what it was at its last sync plus some of the changes since: a first part of
+them, as a file system with one journal leaves it, or any of them; with `PowerCut.is_strict`, none. A rename is one
+change: it happened or it did not, and no file ever has two names.
 
 The kernel may write dirty pages back whenever it likes. It matters only before they are overwritten or cut,
 when a value is about to be forgotten that a power cut could still bring back; so the model writes back there,
@@ -34,6 +35,8 @@ class PowerCut:
     random: Random
     page_bytes: int
     is_strict: bool
+    loses_all: bool = False
+    """Nothing is left to chance: of each file, what was synced survives, and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +45,20 @@ class NameChange:
 
     gone: str | None
     come: str | None
-    node: "Node | None"
+    node: "Node"
+    """What the name stands for."""
 
     def apply(self, entries: "dict[str, Node]") -> None:
         if self.gone is not None:
             del entries[self.gone]
         if self.come is not None:
-            assert self.node is not None
+            entries[self.come] = self.node
+
+    def survive(self, entries: "dict[str, Node]") -> None:
+        """Applies it to what a power cut leaves, where earlier changes may be missing."""
+        for name in [name for name, node in entries.items() if node is self.node]:
+            del entries[name]
+        if self.come is not None:
             entries[self.come] = self.node
 
 
@@ -64,6 +74,10 @@ class DirectoryNode:
         self._journal: list[NameChange] = []
 
     def change(self, *, gone: str | None = None, come: str | None = None, node: "Node | None" = None) -> None:
+        """A name alone goes; one that comes brings its node."""
+        if node is None:
+            assert gone is not None
+            node = self.entries[gone]
         step = NameChange(gone, come, node)
         step.apply(self.entries)
         self._journal.append(step)
@@ -76,10 +90,18 @@ class DirectoryNode:
     def after(self, cut: PowerCut) -> "DirectoryNode":
         """This directory and everything below it, as it is found after a power cut."""
         entries = self._durable.copy()
-        kept = 0 if cut.is_strict else cut.random.randint(0, len(self._journal))
-        for step in self._journal[:kept]:
-            step.apply(entries)
+        for step in self._surviving_changes(cut):
+            step.survive(entries)
         return DirectoryNode(self.modified_ms, {name: node.after(cut) for name, node in entries.items()})
+
+    def _surviving_changes(self, cut: PowerCut) -> list[NameChange]:
+        journal = self._journal
+        if cut.is_strict or not journal:
+            return []
+        if cut.random.getrandbits(1):
+            return journal[: cut.random.randint(0, len(journal))]
+        coins = cut.random.getrandbits(len(journal))
+        return [step for slot, step in enumerate(journal) if coins >> slot & 1]
 
     def files(self) -> "Iterator[FileNode]":
         for node in self.entries.values():
@@ -248,6 +270,8 @@ class FileNode:
 
     def _survivor(self, cut: PowerCut) -> bytearray:
         random, content, shortest = cut.random, self.content, self._shortest
+        if cut.loses_all:
+            return self._durable.copy()
         if not self._dirty and shortest == len(content) == len(self._durable):
             return self._durable.copy()
         longest = max(len(content), len(self._durable))

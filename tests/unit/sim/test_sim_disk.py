@@ -159,15 +159,15 @@ def test_name_without_directory_sync_may_vanish_and_with_strict_always_does() ->
     assert outcomes == {(False, False), (False, True), (True, False)}
 
 
-def test_names_survive_in_the_order_they_were_made() -> None:
+def test_any_unsynced_names_survive() -> None:
     found = set()
-    for seed in SEEDS:
+    for seed in range(400):
         disk = disk_with(seed)
         for name in "bcd":
             put(disk, f"/logs/{name}", b"")
         disk.remove("/logs/b")
         found.add("".join(disk.crash().list("/logs")))
-    assert found == {"a", "ab", "abc", "abcd", "acd"}
+    assert found == {f"a{b}{c}{d}" for b in ("", "b") for c in ("", "c") for d in ("", "d")}
 
 
 def test_removed_file_may_come_back_until_its_directory_is_synced() -> None:
@@ -229,7 +229,7 @@ def test_directory_without_sync_of_its_parent_may_vanish_with_all_its_synced_fil
 
 def test_remove_tree_may_be_half_done_after_a_crash() -> None:
     found = set()
-    for seed in SEEDS:
+    for seed in range(400):
         disk = disk_with(seed)
         disk.make_directory("/logs/topic-0")
         for name in "abc":
@@ -239,7 +239,7 @@ def test_remove_tree_may_be_half_done_after_a_crash() -> None:
         disk.remove_tree("/logs/topic-0")
         disk = disk.crash()
         found.add("".join(disk.list("/logs/topic-0")) if disk.exists("/logs/topic-0") else None)
-    assert found == {None, "", "c", "bc", "abc"}
+    assert found == {None, *(f"{a}{b}{c}" for a in ("", "a") for b in ("", "b") for c in ("", "c"))}
 
 
 def test_rename_to_another_directory_is_refused() -> None:

@@ -262,9 +262,7 @@ class ParquetDirectory:
             yield place
 
     def _link_all(self, place: Path) -> None:
-        unfinished = {
-            self.path / file["path"] for manifest in self._unfinished_batches() for file in manifest["files"]
-        }
+        unfinished = {self.path / file["path"] for manifest in self._unfinished_batches() for file in manifest["files"]}
         for directory, names in self._leaves():
             target = place / directory.relative_to(self.path)
             target.mkdir(parents=True, exist_ok=True)

@@ -115,6 +115,22 @@ def test_fetch_that_never_succeeds_ends_in_an_error() -> None:
     run(scenario())
 
 
+def test_polls_shorter_than_the_pause_after_a_failure_still_ask_who_leads() -> None:
+    options = ClusterOptions(retry_timeout_seconds=30, backoff_seconds_min=0.02, backoff_seconds_max=0.02)
+
+    async def scenario() -> None:
+        async with PlayedCluster({"orders": 1}) as played, Cluster(played.bootstrap, options) as cluster:
+            played.faults[ApiKey.FETCH] += [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 1000
+            async with Consumer(cluster, BRIEF) as consumer:
+                consumer.assign({ORDERS: 0})
+                asked = played.count(ApiKey.METADATA)
+                while played.count(ApiKey.METADATA) < asked + 4:
+                    await consumer.poll(0.002)
+                assert played.count(ApiKey.FETCH) <= 6, "each failure is followed by its pause"
+
+    run(scenario())
+
+
 def test_leader_that_moved_is_followed() -> None:
     async def scenario() -> None:
         async with PlayedCluster({"orders": 1}, brokers=2) as played, Cluster(played.bootstrap, QUICK) as cluster:

@@ -90,6 +90,7 @@ class GroupConsumer:
         self._join_reason: str | None = None
         self._joining: asyncio.Task[_Rebalanced] | None = None
         self._heart: asyncio.Task[None] | None = None
+        self._lookout: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         """Something happened that `poll` must look at."""
         self._is_polling = False
@@ -255,8 +256,8 @@ class GroupConsumer:
                 await self._consumer.close()
 
     async def _cancel_tasks(self) -> None:
-        tasks = [task for task in (self._joining, self._heart) if task is not None]
-        self._joining = self._heart = None
+        tasks = [task for task in (self._joining, self._heart, self._lookout) if task is not None]
+        self._joining = self._heart = self._lookout = None
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -268,8 +269,12 @@ class GroupConsumer:
         """Does what is due, without waiting for other members. Whatever is cut short here is done by the next call."""
         if self._heart is None:
             self._heart = asyncio.create_task(self._beat())
+        if self._lookout is None:
+            self._lookout = asyncio.create_task(self._watch_topics())
         if self._failure is not None:
-            failure, self._failure, self._heart = self._failure, None, None
+            failure, self._failure = self._failure, None
+            if self._heart.done():  # it ended with this failure
+                self._heart = None
             raise failure
         if self._joining is not None:
             if not self._joining.done():
@@ -379,10 +384,11 @@ class GroupConsumer:
     # --- between two polls ----------------------------------------------------------------------------------------
 
     async def _beat(self) -> None:
-        """The heart: it tells the coordinator that we live, and looks whether the caller does, and for new topics."""
+        """The heart: it tells the coordinator that we live, and looks whether the caller does.
+
+        It does nothing else: whatever waits for another broker must not hold up a heartbeat.
+        """
         loop = asyncio.get_running_loop()
-        metadata_seconds = self._options.metadata_interval_ms / 1000
-        metadata_due = loop.time() + metadata_seconds
         while True:
             await asyncio.sleep(self._options.heartbeat_interval_ms / 1000)
             try:
@@ -392,9 +398,6 @@ class GroupConsumer:
                         await self._fall_silent()
                     elif not await self._membership.heartbeat() and self._joining is None:
                         self._ask_to_join("a rebalance is in progress")
-                if loop.time() >= metadata_due:
-                    metadata_due = loop.time() + metadata_seconds
-                    await self._look_for_topics()
             except (NetworkFailed, KafkaError) as error:
                 if isinstance(error, KafkaError) and not error.code.is_retriable:
                     self._failure = error
@@ -413,6 +416,18 @@ class GroupConsumer:
         self._membership.withdraw()
         if not self._membership.is_static:
             await self._membership.leave(_POLL_TIMEOUT_EXPIRED, timeout_seconds=_LEAVE_SECONDS_MAX)
+
+    async def _watch_topics(self) -> None:
+        """Looks for new topics and partitions, now and then."""
+        while True:
+            await asyncio.sleep(self._options.metadata_interval_ms / 1000)
+            try:
+                await self._look_for_topics()
+            except (NetworkFailed, KafkaError) as error:
+                if isinstance(error, KafkaError) and not error.code.is_retriable:
+                    self._failure = error
+                    self._wake()
+                _LOG.debug("no look at the topics", extra={"group": self._options.group, "problem": str(error)})
 
     async def _look_for_topics(self) -> None:
         if await self._subscription.has_other_topics():

@@ -3,8 +3,8 @@
 The member that leads the group also watches how many partitions each topic of the group has, because it is the one that
 must see to it that new ones are read.
 
-The caller may subscribe again, and a rebalance may bring new counts, while a lookup waits for a broker. An answer counts
-only for the pattern, or the counts, that it was asked for: it never replaces what was chosen meanwhile.
+The caller may subscribe again, and a rebalance may bring new counts, while a lookup waits for a broker. An answer
+counts only for the pattern, or the counts, that it was asked for: it never replaces what was chosen meanwhile.
 """
 
 import re

@@ -21,7 +21,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.client.cluster import Cluster
@@ -73,6 +73,8 @@ class Consumer:
         """Not handed out yet. Their partitions' positions are behind them, so whatever happens they must be kept."""
         self._failing_since: float | None = None
         self._tries = 0
+        self._recovering: asyncio.Task[None] | None = None
+        """The pause after a failure, and the look at the cluster that follows. It goes on between calls of `poll`."""
         self.problem: Exception | None = None
         """Why nothing can be fetched now; None while all is well."""
 
@@ -85,8 +87,11 @@ class Consumer:
         await self.close()
 
     async def close(self) -> None:
-        tasks = list(self._fetching.values())
+        tasks: list[asyncio.Task[Any]] = list(self._fetching.values())
         self._fetching.clear()
+        if self._recovering is not None:
+            tasks.append(self._recovering)
+            self._recovering = None
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -168,6 +173,9 @@ class Consumer:
         return runs
 
     async def _advance(self) -> None:
+        if self._recovering is not None:
+            await asyncio.wait([self._recovering])
+            self._recovering = None
         try:
             await self._start_fetches()
             await asyncio.wait(self._fetching.values(), return_when=asyncio.FIRST_COMPLETED)
@@ -179,13 +187,13 @@ class Consumer:
         except (NetworkFailed, KafkaError, MalformedMessage) as error:
             if isinstance(error, KafkaError) and not error.code.is_retriable:
                 raise
-            await self._back_off(error)
+            self._back_off(error)
             return
         self._failing_since = None
         self.problem = None
         self._tries = 0
 
-    async def _back_off(self, error: Exception) -> None:
+    def _back_off(self, error: Exception) -> None:
         now = asyncio.get_running_loop().time()
         self.problem = error
         if self._failing_since is None:
@@ -195,8 +203,11 @@ class Consumer:
             message = f"nothing could be fetched for {timeout_seconds:g} s; the last problem was: {error}"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from error
         _LOG.debug("fetch failed", extra={"problem": str(error)})
-        await asyncio.sleep(self._cluster.backoff_seconds(self._tries))
+        self._recovering = asyncio.create_task(self._recover(self._cluster.backoff_seconds(self._tries)))
         self._tries += 1
+
+    async def _recover(self, pause_seconds: float) -> None:
+        await asyncio.sleep(pause_seconds)
         with contextlib.suppress(NetworkFailed, KafkaError):  # the next fetch meets the same problem, and counts it
             await self._cluster.refresh({partition.topic for partition in self._positions})
 

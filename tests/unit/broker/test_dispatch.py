@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from barnabas.broker.app import Broker
-from barnabas.broker.dispatch import Awaited
+from barnabas.broker.dispatch import READING, Awaited
 from barnabas.broker.request import Request
-from barnabas.wire.apis import ApiKey
+from barnabas.wire.apis import APIS, ApiKey
 from tests.support.broker_parts import served_broker
 from tests.support.frame_client import connected
 from tests.support.network import is_closed_by_peer, run
@@ -23,6 +23,20 @@ FETCH = (
     4,
     {"replica_id": -1, "max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1, "isolation_level": 0, "topics": []},
 )
+
+
+CHANGING = {
+    *(ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.OFFSET_COMMIT, ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP),
+    *(ApiKey.SYNC_GROUP, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.DELETE_RECORDS, ApiKey.INIT_PRODUCER_ID),
+    *(ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.ALTER_CONFIGS, ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_GROUPS),
+    *(ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.OFFSET_DELETE, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.API_VERSIONS),
+}
+"""They change something, if only what is known of a connection or a fetch session: they are done once they came."""
+
+
+def test_every_api_is_known_to_change_something_or_to_read_only() -> None:
+    assert {*APIS} == READING | CHANGING
+    assert not READING & CHANGING
 
 
 def bugs(broker: Broker) -> dict[tuple[str, ...], float]:

@@ -1,9 +1,12 @@
 """A broker's settings: what is known, what is refused, and what changes while it runs."""
 
+from dataclasses import fields
+
 import pytest
 
 from barnabas.base.errors import InvalidSetting
-from barnabas.broker.settings import BrokerSettings, recognise
+from barnabas.broker.setting_table import BROKER_SETTINGS
+from barnabas.broker.settings import BrokerConfig, BrokerSettings, recognise
 from barnabas.metadata.image import BrokerConfigsChanged, ClusterImage, TopicConfigsChanged
 from barnabas.net.server import ListenerSpec
 
@@ -41,6 +44,27 @@ KAFKAS_OWN_FILE = {
 def changed(broker_id: int | None, **configs: str) -> ClusterImage:
     texts = {name.replace("_", "."): text for name, text in configs.items()}
     return ClusterImage().apply([BrokerConfigsChanged(broker_id, texts)])
+
+
+WITHOUT_A_FIELD = {
+    "broker.id",  # Kafka's old name of node.id
+    "advertised.listeners",  # these two are parts of `listeners`
+    "listener.security.protocol.map",
+    "inter.broker.listener.name",  # the rest is accepted for the sake of Kafka's files
+    "controller.listener.names",
+    "process.roles",
+    "num.io.threads",
+    "num.network.threads",
+    "authorizer.class.name",
+}
+
+
+def test_every_setting_of_the_broker_has_a_field_and_every_field_a_setting() -> None:
+    names = {setting.name for setting in BROKER_SETTINGS}
+    assert {field.name for field in fields(BrokerConfig)} == {
+        name.replace(".", "_") for name in names - WITHOUT_A_FIELD
+    }
+    assert names >= WITHOUT_A_FIELD
 
 
 def test_kafkas_own_configuration_file_is_understood() -> None:

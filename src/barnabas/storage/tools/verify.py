@@ -103,13 +103,15 @@ def verify_partition(
     *,
     is_settled: bool = True,
     is_compacted: bool | None = None,
+    log_start_offset: Offset = 0,
     on_progress: Callable[[int], None] | None = None,
 ) -> PartitionReport:
     """Checks one partition's directory. Only a disk that cannot be read raises.
 
-    `is_compacted` says whether offsets may be missing between batches; None means that nobody knows.
+    `is_compacted` says whether offsets may be missing between batches; None means that nobody knows. Of the records
+    before `log_start_offset`, which were deleted and are still in the file, no leader epoch need be known.
     """
-    check = _PartitionCheck(files, directory, is_settled=is_settled, on_progress=on_progress)
+    check = _PartitionCheck(files, directory, log_start_offset, is_settled=is_settled, on_progress=on_progress)
     check.report.is_compacted = bool(is_compacted)
     check.run()
     check.judge_gaps(is_known=is_compacted is not None)
@@ -122,10 +124,17 @@ class _PartitionCheck:
     """One check of one partition."""
 
     def __init__(
-        self, files: FileSystem, directory: str, *, is_settled: bool, on_progress: Callable[[int], None] | None
+        self,
+        files: FileSystem,
+        directory: str,
+        log_start_offset: Offset,
+        *,
+        is_settled: bool,
+        on_progress: Callable[[int], None] | None,
     ) -> None:
         self._files = files
         self._directory = directory
+        self._log_start_offset = log_start_offset
         self._is_settled = is_settled
         self._on_progress = on_progress
         self._bases: list[Offset] = []
@@ -139,7 +148,13 @@ class _PartitionCheck:
     def run(self) -> None:
         self._sort_names()
         self._check_metadata()
-        epochs = _EpochCheck(self._files, self._path(LEADER_EPOCHS), self.findings, is_settled=self._is_settled)
+        epochs = _EpochCheck(
+            self._files,
+            self._path(LEADER_EPOCHS),
+            self._log_start_offset,
+            self.findings,
+            is_settled=self._is_settled,
+        )
         if not self._bases:
             self.findings.note(self._directory, "there is no segment: the log is empty")
         first = self._bases[0] if self._bases else 0
@@ -344,8 +359,11 @@ class _SegmentCheck:
 class _EpochCheck:
     """The history of leader epochs against the epochs that stand in the batches."""
 
-    def __init__(self, files: FileSystem, path: str, findings: Findings, *, is_settled: bool) -> None:
+    def __init__(
+        self, files: FileSystem, path: str, log_start_offset: Offset, findings: Findings, *, is_settled: bool
+    ) -> None:
         self._path = path
+        self._log_start_offset = log_start_offset
         self._findings = findings
         self._is_settled = is_settled
         self._epochs = LeaderEpochs()
@@ -386,7 +404,7 @@ class _EpochCheck:
             self._newest = epoch
         listed = self._epochs.epoch_for_offset(header.base_offset)
         latest = self._epochs.latest_epoch
-        if not self._is_known or epoch == self._missing:
+        if not self._is_known or epoch == self._missing or header.next_offset <= self._log_start_offset:
             return
         if latest is None or epoch > latest:
             self._missing = epoch

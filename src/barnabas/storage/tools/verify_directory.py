@@ -134,6 +134,7 @@ def verify_target(
         _check_names(files, target, findings)
         _check_meta_properties(files, target.directory, findings)
     cleaned = checkpoints.get(CLEANER_OFFSETS)
+    starts = checkpoints.get(LOG_START_OFFSETS) or {}
     ends: dict[TopicPartition, Offset] = {}
     for partition in target.partitions:
         checked = verify_partition(
@@ -141,6 +142,7 @@ def verify_target(
             target.path_of(partition),
             is_settled=is_settled,
             is_compacted=None if cleaned is None else partition in cleaned,
+            log_start_offset=starts.get(partition, 0),
             on_progress=on_progress,
         )
         report.partitions.append(checked)

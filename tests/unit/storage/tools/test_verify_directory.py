@@ -49,6 +49,17 @@ def test_checkpoint_beyond_the_end_of_its_log_is_found(data: Path, name: str) ->
     assert error.problem.endswith("of orders-0 is 19, but its log ends at 18")
 
 
+def test_leader_epochs_of_deleted_records_need_not_be_known(data: Path) -> None:
+    (data / "orders-0" / "leader-epoch-checkpoint").write_text("0\n0\n")
+    assert {error.problem for error in errors(check(data))} == {
+        "leader epoch 0, which begins here, is missing",
+        "leader epoch 1, which begins here, is missing",
+    }
+    (data / "log-start-offset-checkpoint").write_text("0\n1\norders 0 18\n")
+
+    assert errors(check(data)) == []
+
+
 def test_damaged_files_of_a_log_directory_are_found_together(data: Path) -> None:
     (data / "recovery-point-offset-checkpoint").write_text("0\n7\n")
     (data / "meta.properties").write_text("version=4\n")

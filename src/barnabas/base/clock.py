@@ -52,6 +52,14 @@ class Clock(Protocol):
         """Blocks a worker thread (never the event loop)."""
         ...
 
+    def worked(self, steps: int, /) -> object:
+        """Told by loops on the event loop whose length grows with data, for each step or for several.
+
+        Real clocks move by themselves and ignore it. A simulated one moves by it: work takes time there, too, and a
+        callback that takes too much of it is found.
+        """
+        ...
+
 
 class Moment(NamedTuple):
     """One moment by two clocks."""
@@ -134,6 +142,9 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
+    worked = staticmethod(abs)
+    """Does nothing, without a function of ours: requests call it."""
+
 
 class ManualClock:
     """A clock that stands still until it is moved by hand: for tests and simulation."""
@@ -159,6 +170,8 @@ class ManualClock:
 
     def sleep(self, seconds: float) -> None:
         self.advance(int(seconds * 1000))
+
+    def worked(self, steps: int, /) -> object: ...
 
     def advance(self, milliseconds: int) -> None:
         """Lets time pass."""

@@ -37,6 +37,7 @@ class Slices:
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._loop = loop
         self._monotonic = clock.monotonic  # not the loop's time, which stands still during a turn
+        self._worked = clock.worked
         self._ends: float | None = None
         """When this turn's time is over; None while nobody uses it."""
         self._is_next_due = False
@@ -53,6 +54,7 @@ class Slices:
         since = self._monotonic()
         for element in elements:
             yield element
+            self._worked(1)
             if self._is_over(since):
                 await self._wait(self._going_on)
                 since = self._monotonic()
@@ -66,6 +68,7 @@ class Slices:
             except StopIteration as end:
                 result: _Result = end.value
                 return result
+            self._worked(1)
             if self._is_over(since):
                 await self._wait(self._going_on)
                 check()

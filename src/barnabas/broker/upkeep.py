@@ -22,6 +22,7 @@ async def keep_house(clock: Clock, replicas: Replicas, logs: LogManager, workers
             now_ms = clock.steady_ms()
             replicas.retry(now_ms)
             for work in logs.due_in_slices(now_ms):
+                clock.worked(1)
                 if work is None:
                     await asyncio.sleep(0)
                 else:

@@ -172,7 +172,9 @@ class GroupCoordinator:
                 if shard.status is not ShardStatus.ACTIVE:
                     break
                 state = shard.state
-                looked_at += 1 + min(state.offset_count(group_id), TOGETHER_MAX)
+                steps = 1 + min(state.offset_count(group_id), TOGETHER_MAX)
+                looked_at += steps
+                self._clock.worked(steps)
                 for effects in state.expire_offsets(group_id, now):
                     if shard.state is not state:  # it was reloaded, or is led elsewhere
                         break

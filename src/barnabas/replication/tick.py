@@ -72,6 +72,7 @@ class AppendTick:
         now_ms = round(self._clock.monotonic() * 1000)
         for partition in staged:
             partition.write(now_ms)
+        self._clock.worked(len(before) + len(staged))
         self._replies.flush()
         if self._before and not self._is_due:  # asked for by one that was just called: the next tick's
             self._is_due = True

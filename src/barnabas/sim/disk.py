@@ -22,6 +22,7 @@ that is open.
 
 import errno
 import os
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -64,15 +65,16 @@ class SimulatedDisk(Device):
 
     # What happens to the disk
 
-    def crash(self) -> "SimulatedDisk":
-        """The disk after a power loss. This one is dead from now on."""
-        successor = self.power_loss_image()
+    def crash(self, *, loses_all: bool = False) -> "SimulatedDisk":
+        """The disk after a power loss. This one is dead from now on. `loses_all`: nothing unsynced survives."""
+        successor = self.power_loss_image(loses_all=loses_all)
         self.is_dead = True
         return successor
 
-    def power_loss_image(self) -> "SimulatedDisk":
+    def power_loss_image(self, *, loses_all: bool = False) -> "SimulatedDisk":
         """One disk that a power loss at this moment could leave, while this one goes on."""
-        return self._successor(self._root.after(self.cut))
+        cut = replace(self.cut, is_strict=True, loses_all=True) if loses_all else self.cut
+        return self._successor(self._root.after(cut))
 
     def kill(self) -> "SimulatedDisk":
         """The disk after the death of the process alone, nothing lost. This one is dead from now on."""

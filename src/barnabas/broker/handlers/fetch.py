@@ -42,6 +42,7 @@ class FetchHandler:
         """Of an answer, whatever the client asks for."""
         self.now = services.clock.monotonic
         self._steady_ms = services.clock.steady_ms
+        self._worked = services.clock.worked
         self._sessions = services.fetch_sessions
         self.codecs = services.codecs
         self._wide = WideFetches(self, services.loop, services.slices)
@@ -63,6 +64,8 @@ class FetchHandler:
         attempt = Attempt(self, request, asked, plan)
         if plan is not None and len(plan.partitions) > WIDE_PARTITIONS:
             return partial(self._wide.answer, attempt, plan)
+        if plan is not None:
+            self._worked(len(plan.partitions))
         if attempt.read() or asked.wait_ms <= 0 or (plan is not None and not plan.partitions):
             attempt.respond()
         else:

@@ -6,7 +6,7 @@ is recorded and is over: whether the failure was allowed is for the checkers to 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -17,8 +17,8 @@ from barnabas.client.broker_connection import ConnectionOptions
 from barnabas.client.cluster import Cluster, ClusterOptions
 from barnabas.client.configs import Resource, ResourceType, alter_configs
 from barnabas.client.group.group_consumer import GroupConsumer
-from barnabas.client.group.group_offsets import committed_offsets
-from barnabas.client.group.member_options import GroupOptions, OffsetReset
+from barnabas.client.group.group_offsets import OffsetAndMetadata, committed_offsets
+from barnabas.client.group.member_options import GroupOptions, OffsetReset, RebalanceListener
 from barnabas.client.offsets import EARLIEST, end_offsets, start_offsets
 from barnabas.client.producing.producer import Delivery, Producer, ProducerOptions
 from barnabas.client.reading.consumer import Consumer, ConsumerOptions
@@ -268,7 +268,6 @@ class _Belonging(_Role):
         super().__init__(name, cluster, recorder)
         self._options = options
         self._consumer: GroupConsumer | None = None
-        self._owned: tuple[int, frozenset[TopicPartition]] | None = None
 
     def _join(self) -> GroupConsumer:
         if self._consumer is None:
@@ -283,44 +282,32 @@ class _Belonging(_Role):
                 auto_commit_interval_ms=options.auto_commit_ms,
                 auto_offset_reset=OffsetReset.EARLIEST,
                 metadata_interval_ms=2_000,
-                consumer=ConsumerOptions(wait_ms_max=200),
+                consumer=ConsumerOptions(wait_ms_max=500),
             )
-            self._consumer = GroupConsumer(self._cluster, group)
-            self._consumer.subscribe(options.topics)
-            self._owned = None
+            self._consumer = consumer = GroupConsumer(self._cluster, group)
+            _record_commits(consumer, self._recorder, self._name, options.group)
+            consumer.subscribe(options.topics, listener=_NotingListener(consumer, self._note_assigned))
         return self._consumer
 
     async def poll(self, seconds: float) -> None:
         consumer = self._join()
-        await _poll(consumer.poll, seconds, self._recorder, self._name, self._note_ownership)
+        await _poll(consumer.poll, seconds, self._recorder, self._name)
 
-    def _note_ownership(self) -> None:
-        consumer = self._consumer
-        if consumer is None or not consumer.member_id or consumer.generation < 0:
-            return
-        owned = (consumer.generation, consumer.assignment)
-        if owned != self._owned:
-            self._owned = owned
-            group = self._options.group
-            generation, partitions = owned
-            self._recorder.add(
-                Owned(self._recorder.now, self._name, group, consumer.member_id, generation, tuple(sorted(partitions)))
-            )
+    def _note_assigned(self, consumer: GroupConsumer, new: frozenset[TopicPartition]) -> None:
+        """What a rebalance brought. One without a generation was excluded in the meantime."""
+        now, name = self._recorder.now, self._name
+        for place in sorted(new & consumer.positions.keys()):
+            self._recorder.add(Positioned(now, name, place, consumer.positions[place]))
+        if consumer.generation >= 0:
+            owned = tuple(sorted(consumer.assignment))
+            self._recorder.add(Owned(now, name, self._options.group, consumer.member_id, consumer.generation, owned))
 
     async def commit(self, seconds: float) -> None:
         consumer = self._join()
         places = dict(sorted(consumer.positions.items()))
-        if not places:
-            return
-        number = self._recorder.number()
-        group = self._options.group
-        self._recorder.add(CommitCalled(self._recorder.now, self._name, group, tuple(places.items()), number))
-        try:
-            await consumer.commit(places)
-        except _FAILURES as error:
-            self._recorder.add(CommitFailed(self._recorder.now, self._name, number, str(error)))
-        else:
-            self._recorder.add(CommitDone(self._recorder.now, self._name, number))
+        if places:
+            with suppress(*_FAILURES):  # recorded
+                await consumer.commit(places)
 
     async def idle(self, seconds: float) -> None:
         """Does not poll for a while."""
@@ -333,6 +320,40 @@ class _Belonging(_Role):
 
     async def finish(self) -> None:
         await self.leave(0.0)
+
+
+class _NotingListener(RebalanceListener):
+    def __init__(
+        self, consumer: GroupConsumer, note_assigned: Callable[[GroupConsumer, frozenset[TopicPartition]], None]
+    ) -> None:
+        self._consumer = consumer
+        self._note_assigned = note_assigned
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        self._note_assigned(self._consumer, partitions)
+
+
+def _record_commits(consumer: GroupConsumer, recorder: Recorder, name: str, group: str) -> None:
+    """Every commit of a member: those that it is told to make, and automatic ones."""
+    membership = consumer._membership  # noqa: SLF001 - the one place that all commits pass
+    commit = membership.commit
+
+    async def recorded(
+        offsets: Mapping[TopicPartition, Offset | OffsetAndMetadata], *, timeout_seconds: float | None = None
+    ) -> None:
+        number = recorder.number()
+        places = tuple(
+            (place, one.offset if isinstance(one, OffsetAndMetadata) else one) for place, one in offsets.items()
+        )
+        recorder.add(CommitCalled(recorder.now, name, group, places, number))
+        try:
+            await commit(offsets, timeout_seconds=timeout_seconds)
+        except _FAILURES as error:
+            recorder.add(CommitFailed(recorder.now, name, number, str(error)))
+            raise
+        recorder.add(CommitDone(recorder.now, name, number))
+
+    membership.commit = recorded  # type: ignore[method-assign]
 
 
 class _Administering(_Role):
@@ -391,12 +412,8 @@ class _Administering(_Role):
         await self._call("describe", describe)
 
     async def committed(self, group: str) -> None:
-        number = self._recorder.number()
-        self._recorder.add(CommittedAsked(self._recorder.now, self._name, group, number))
         with suppress(*_FAILURES):
-            found = await committed_offsets(self._cluster, group)
-            offsets = tuple((place, found[place].offset) for place in sorted(found))
-            self._recorder.add(CommittedSeen(self._recorder.now, self._name, group, offsets, number))
+            await ask_committed(self._cluster, self._recorder, self._name, group)
 
     async def _call(self, action: str, call: Callable[[], Awaitable[object]], **arguments: object) -> None:
         number = self._recorder.number()
@@ -409,12 +426,20 @@ class _Administering(_Role):
             self._recorder.add(AdminDone(self._recorder.now, self._name, number, result))
 
 
+async def ask_committed(cluster: Cluster, recorder: Recorder, name: str, group: str) -> None:
+    """Records what a group has committed, by its coordinator."""
+    number = recorder.number()
+    recorder.add(CommittedAsked(recorder.now, name, group, number))
+    found = await committed_offsets(cluster, group)
+    offsets = tuple((place, found[place].offset) for place in sorted(found))
+    recorder.add(CommittedSeen(recorder.now, name, group, offsets, number))
+
+
 async def _poll(
     poll: Callable[[float], Awaitable[list[FetchedRun]]],
     seconds: float,
     recorder: Recorder,
     name: str,
-    after: Callable[[], None] = lambda: None,
 ) -> None:
     until = recorder.now + seconds
     while recorder.now < until:
@@ -424,7 +449,6 @@ async def _poll(
             recorder.add(ReadFailed(recorder.now, name, str(error)))
             await asyncio.sleep(0.1)
             continue
-        after()
         for run in runs:
             recorder.shown(name, run)
 

@@ -14,11 +14,20 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
+from barnabas.client.configs import ConfigSource, Resource, ResourceType, describe_configs
 from barnabas.client.offsets import end_offsets, start_offsets
 from barnabas.client.reading.consumer import Consumer, ConsumerOptions
-from barnabas.sim.histories.actors import CLUSTER_OPTIONS, ActorProcess
+from barnabas.sim.histories.actors import CLUSTER_OPTIONS, ActorProcess, ask_committed
 from barnabas.sim.histories.chaos import Chaos
-from barnabas.sim.histories.events import AdminCalled, AdminDone, FinalLog, History, ShownRecord
+from barnabas.sim.histories.events import (
+    AdminCalled,
+    AdminDone,
+    CommitCalled,
+    FinalLog,
+    FinalTopic,
+    History,
+    ShownRecord,
+)
 from barnabas.sim.histories.plan import Plan
 from barnabas.sim.histories.recorder import Recorder, shown_records
 from barnabas.sim.world.node import BrokerNode
@@ -86,6 +95,7 @@ class Director:
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
+        self.world.network.look_for_unanswered()
         await self._heal()
         await self._as_director(self._read_all)
         for node in self._nodes:
@@ -139,15 +149,24 @@ class Director:
             self.recorder.add(AdminDone(self.recorder.now, _DIRECTOR, number, topic.partitions))
 
     async def _read_all(self, cluster: Cluster) -> None:
+        self.recorder.history.final_topics.clear()
         for topic in await Admin(cluster).topics():
             if topic.is_internal:
                 continue
+            configs = await describe_configs(cluster, Resource(ResourceType.TOPIC, topic.name))
+            given = tuple((one.name, one.value) for one in configs if one.source is ConfigSource.TOPIC)
+            self.recorder.history.final_topics[topic.name] = FinalTopic(len(topic.partitions), given)
             for partition in topic.partitions:
                 place = TopicPartition(topic.name, partition.index)
                 try:
                     self.recorder.history.final[place] = await _read_partition(cluster, place)
                 except BarnabasError as error:
                     self.recorder.happened(_DIRECTOR, "unreadable", f"{place}: {error}")
+        for group in sorted({call.group for call in self.recorder.history.of(CommitCalled)}):
+            try:
+                await ask_committed(cluster, self.recorder, _DIRECTOR, group)
+            except BarnabasError as error:
+                self.recorder.happened(_DIRECTOR, "unreadable", f"{group}: {error}")
 
 
 async def _read_partition(cluster: Cluster, place: TopicPartition) -> FinalLog:

@@ -191,12 +191,21 @@ class FinalLog:
     records: tuple[ShownRecord, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FinalTopic:
+    """A topic that is there when everything is healed, with the settings that it was given."""
+
+    partitions: int
+    configs: tuple[tuple[str, str | None], ...] = ()
+
+
 @dataclass(slots=True)
 class History:
     """All of it. `final` is empty when the history did not come to its end."""
 
     events: list[Event] = field(default_factory=list)
     final: dict[TopicPartition, FinalLog] = field(default_factory=dict)
+    final_topics: dict[str, FinalTopic] = field(default_factory=dict)
     verify_findings: list[str] = field(default_factory=list)
     """What `log verify` said of the disks after the last clean stop."""
     violations: list[str] = field(default_factory=list)

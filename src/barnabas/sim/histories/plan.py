@@ -191,7 +191,7 @@ def _actors(random: Random, topics: Sequence[PlannedTopic]) -> tuple[Actor, ...]
         )
         actors.append(Actor(f"producer-{number}", options))
     for number in (1, 2):
-        reader = ReaderOptions(wait_ms=random.choice((50, 200, 500)), partition_bytes=random.choice((400, 1 << 20)))
+        reader = ReaderOptions(wait_ms=random.choice((100, 500)), partition_bytes=random.choice((400, 1 << 20)))
         actors.append(Actor(f"reader-{number}", reader))
     assignors = random.choice((("range",), ("cooperative-sticky",), ("range", "cooperative-sticky")))
     for number in (1, 2, 3):

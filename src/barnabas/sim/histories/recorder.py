@@ -26,7 +26,7 @@ class Recorder:
 
     def add(self, event: Event) -> None:
         self.history.events.append(event)
-        self._world.note("event", event)
+        self._world.note("event", event.client, type(event).__name__)  # what it tells came over the network
 
     def happened(self, client: str, what: str, details: str = "") -> None:
         self.add(Happened(self.now, client, what, details))

@@ -7,11 +7,13 @@ from typing import Final
 from barnabas.base.clock import Moment, SettledTime
 from barnabas.sim.world.process import PROCESS
 
+STEP_SECONDS: Final = 1e-6
+"""How long a step of a loop takes, of those that report their steps."""
 START_MS: Final = 1_700_000_000_000
 
 
 class NodeClock:
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_work: Callable[[int], None] = lambda count: None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_work: Callable[[int], object] = lambda count: None) -> None:
         self._loop = loop
         self._on_work = on_work
         self._ahead_ms = 0
@@ -33,7 +35,12 @@ class NodeClock:
         return self._settled.at(self.moment())
 
     def monotonic(self) -> float:
-        return self._loop.time()
+        """The loop's time, and in a callback also what it has worked so far."""
+        process = PROCESS.get()
+        return self._loop.time() if process is None else self._loop.time() + process.worked * STEP_SECONDS
+
+    def worked(self, steps: int, /) -> object:
+        return self._on_work(steps)
 
     def sleep(self, seconds: float) -> None:
         process = PROCESS.get()

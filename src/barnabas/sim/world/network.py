@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from barnabas.net.errors import ListenFailed
 from barnabas.net.stream import Acceptor, ListenAddress
+from barnabas.sim.world.answers import RequestWatch
 from barnabas.sim.world.loop import VirtualLoop
 from barnabas.sim.world.process import PROCESS, Process
 from barnabas.sim.world.transport import SimulatedTransport
@@ -48,10 +49,13 @@ class Link:
 
 
 class SimulatedNetwork:
-    def __init__(self, loop: VirtualLoop, random: Random, note: Callable[..., None]) -> None:
-        """`note` gets every event, for the trace."""
+    def __init__(
+        self, loop: VirtualLoop, random: Random, note: Callable[..., None], report: Callable[[str], None]
+    ) -> None:
+        """`note` gets every event, for the trace; `report` what must never happen."""
         self.loop = loop
         self.note = note
+        self._report = report
         self._random = random
         self._links: dict[tuple[str, str], Link] = {}
         self._listening: dict[tuple[str, int], SimulatedListening] = {}
@@ -98,6 +102,12 @@ class SimulatedNetwork:
             return False
         self._random.choice(candidates).break_after_bytes = after_bytes
         return True
+
+    def lose_answer(self, source: str, target: str) -> None:
+        """Every connection between these two that is open now breaks when the next byte of `source` gets there."""
+        for transport in self._transports:
+            if transport.host == target and transport.peer.host == source and not transport.is_over:
+                transport.break_after_bytes = 1
 
     def process_ended(self, process: Process) -> None:
         """Its listeners and connections are closed by its host."""
@@ -170,6 +180,7 @@ class SimulatedNetwork:
         near = SimulatedTransport(self, source, copy_context())
         far = SimulatedTransport(self, target, listening.context)
         near.peer, far.peer = far, near
+        far.watch = RequestWatch(target, source, self.loop.time, self._report)
         self._transports[near] = self._transports[far] = None
         self.note("connect", source, target, port)
         listening.add(far, (source, self._next_client_port))
@@ -191,6 +202,12 @@ class SimulatedNetwork:
 
     def forget(self, transport: SimulatedTransport) -> None:
         self._transports.pop(transport, None)
+
+    def look_for_unanswered(self) -> None:
+        """Reports requests that have waited for too long, of every connection that is open."""
+        for transport in self._transports:
+            if transport.watch is not None and not transport.is_over:
+                transport.watch.look()
 
     def open_connections(self, process: Process) -> int:
         return sum(1 for one in self._transports if one.process is process and not one.is_over)

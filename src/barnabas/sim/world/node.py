@@ -15,6 +15,7 @@ import asyncio
 import errno
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError
@@ -57,6 +58,8 @@ class BrokerNode:
         self._ended: asyncio.Event = asyncio.Event()
         self._random = world.random(f"{self.name}/broker")
         self._crash_in_calls: int | None = None
+        self._crash_operation: Operation | None = None
+        self._crash_pattern = "*"
         self._is_power_loss = False
         self._note_crash: Callable[[], None] = lambda: None
         self._slow_seconds = 0.0
@@ -104,11 +107,11 @@ class BrokerNode:
             self.disk = self._prepare(self.disk.kill())
             self._die()
 
-    def power_loss(self) -> None:
-        """The host goes dark: unsynced bytes and names may be lost, and peers are not told."""
+    def power_loss(self, *, loses_all: bool = False) -> None:
+        """The host goes dark: unsynced bytes and names may be lost (or surely are), and peers are not told."""
         self._world.note("power loss", self.name)
         self._world.network.power_lost(self.name, self.process)
-        self.disk = self._prepare(self.disk.crash())
+        self.disk = self._prepare(self.disk.crash(loses_all=loses_all))
         self._die()
 
     async def until_off(self) -> None:
@@ -116,9 +119,25 @@ class BrokerNode:
         while self.process is not None:
             await self._ended.wait()
 
-    def crash_at_disk_call(self, calls: int, *, is_power_loss: bool, note: Callable[[], None]) -> None:
-        """Lets this many calls to the disk that change something pass; the process dies before the next one."""
+    def crash_at_disk_call(
+        self,
+        calls: int,
+        *,
+        is_power_loss: bool,
+        note: Callable[[], None],
+        operation: Operation | None = None,
+        path_pattern: str = "*",
+    ) -> None:
+        """Lets this many calls to the disk that change something pass; the process dies before the next one.
+
+        Only calls of this operation, on paths that match, count.
+        """
         self._crash_in_calls, self._is_power_loss, self._note_crash = calls, is_power_loss, note
+        self._crash_operation, self._crash_pattern = operation, path_pattern
+
+    def _is_crash_counted(self, operation: Operation, path: str) -> bool:
+        is_wanted = operation not in _READING if self._crash_operation is None else operation == self._crash_operation
+        return is_wanted and fnmatchcase(path, self._crash_pattern)
 
     def wipe(self) -> None:
         """A new, empty disk takes the place of the old one. The metadata stays: it is the cluster's."""
@@ -226,7 +245,7 @@ class BrokerNode:
                 process.job_seconds += self._slow_seconds
             else:  # the event loop itself waits in the call
                 self._world.loop.hold(process, self._slow_seconds)
-        if self._crash_in_calls is not None and operation not in _READING:
+        if self._crash_in_calls is not None and self._is_crash_counted(operation, path):
             if self._crash_in_calls == 0:
                 self._crash_in_calls = None
                 self._note_crash()

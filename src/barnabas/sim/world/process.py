@@ -18,6 +18,8 @@ from typing import Any, Final
 
 PROCESS: Final[ContextVar["Process | None"]] = ContextVar("barnabas_simulated_process", default=None)
 _TASKS_LOOK: Final = 64
+_CLOSINGS_MAX: Final = 4
+"""A coroutine that still waits for something when it is closed, as a task group does, must be closed again."""
 
 
 class Process:
@@ -76,8 +78,10 @@ class Process:
         for task in self.unfinished():
             task._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001 - or asyncio complains of each
             coroutine = task.get_coro()
-            with suppress(BaseException):
-                coroutine.close()
+            for _ in range(_CLOSINGS_MAX):
+                with suppress(BaseException):
+                    coroutine.close()
+                    break
         self._tasks = []
 
     def unfinished(self) -> list[asyncio.Task[Any]]:

@@ -17,11 +17,13 @@ from collections.abc import Iterable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.sim.world.answers import RequestWatch
 from barnabas.sim.world.process import PROCESS, Process
 
 if TYPE_CHECKING:
     from barnabas.sim.world.network import SimulatedNetwork
 
+_PACKET_SECONDS: Final = 1e-6
 _WRITE_BUFFER_BYTES: Final = 64 << 10
 
 
@@ -34,6 +36,8 @@ class SimulatedTransport(asyncio.Transport):
         self.process: Process | None = context.get(PROCESS)
         self.break_after_bytes: int | None = None
         """Set by a fault: the connection is reset when this many more bytes have arrived here."""
+        self.watch: RequestWatch | None = None
+        """At a broker's end: sees what comes and goes."""
         self.is_over = False
         """The host knows of this connection no more."""
         self._network = network
@@ -74,6 +78,8 @@ class SimulatedTransport(asyncio.Transport):
         content = bytes(data)
         if not content:
             return
+        if self.watch is not None:
+            self.watch.sent(content)
         self._unacknowledged_bytes += len(content)
         for piece in self._network.pieces(content):
             self._network.send(self, self.peer.arrive, piece)
@@ -124,8 +130,11 @@ class SimulatedTransport(asyncio.Transport):
         self.peer.arrive_end(reason)
 
     def arrival_seconds(self, at: float) -> float:
-        """When something sent now arrives, `at` the earliest: never before what was sent earlier."""
-        self._last_arrival = max(self._last_arrival, at)
+        """When something sent now arrives, `at` the earliest: always after what was sent earlier.
+
+        Not at the same moment: asyncio's timers of one moment come in any order.
+        """
+        self._last_arrival = max(self._last_arrival + _PACKET_SECONDS, at)
         return self._last_arrival
 
     def _is_process_dead(self) -> bool:
@@ -179,6 +188,8 @@ class SimulatedTransport(asyncio.Transport):
             if taken < len(data):
                 self._unread.appendleft(data[taken:])
             self.peer.acknowledge(taken)
+            if self.watch is not None:
+                self.watch.received(data[:taken])
             protocol.buffer_updated(taken)
         # A reset is noticed by a write, too, whether or not anything is read.
         if self._has_ended and (not self._unread or (self._reason is not None and self._is_reading_paused)):

@@ -25,10 +25,10 @@ class World:
     def __init__(self, seed: int | str, *, seconds_max: float = 3600.0) -> None:
         self.seed = seed
         self.loop = VirtualLoop(self.random("threads"), seconds_max)
-        self.network = SimulatedNetwork(self.loop, self.random("network"), self.note)
         self.violations: list[str] = []
         """What must never happen, and was seen while it happened."""
-        self.on_note: Callable[[float, tuple[object, ...]], object] = lambda now, what: None
+        self.network = SimulatedNetwork(self.loop, self.random("network"), self.note, self.violations.append)
+        self.on_note: Callable[[float, tuple[object, ...]], object] | None = None
         """Called with everything that happens, for those who want to read along."""
         self.events = 0
         self._trace = hashlib.sha256()
@@ -39,11 +39,17 @@ class World:
         return Random(f"{self.seed}/{name}")
 
     def note(self, *what: object) -> None:
-        """Adds an event to the trace."""
+        """Adds to the trace what happened: names and numbers, and at the end perhaps bytes."""
         now = self.loop.time()
         self.events += 1
-        self._trace.update(b"%r %r\n" % (now, what))
-        self.on_note(now, what)
+        last = what[-1]
+        if isinstance(last, bytes):
+            self._trace.update(b"%r %r" % (now, what[:-1]))
+            self._trace.update(last)
+        else:
+            self._trace.update(b"%r %r" % (now, what))
+        if self.on_note is not None:
+            self.on_note(now, what)
 
     @property
     def trace(self) -> str:

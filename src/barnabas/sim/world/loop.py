@@ -24,6 +24,8 @@ _Arguments = TypeVarTuple("_Arguments")
 JOB_SECONDS_MAX: Final = 0.002
 """How long a worker thread takes at most before it does its work."""
 _TURNS_PER_MOMENT_MAX: Final = 50_000
+_RESOLUTION_SECONDS: Final = 1e-7
+"""Timers are due a little early, or after weeks of virtual time the smallest step of a float would be too small."""
 _STACK_DEPTH: Final = 6
 
 
@@ -47,6 +49,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._turns_at_moment = 0
         self._owners: WeakKeyDictionary[asyncio.Task[Any], Process] = WeakKeyDictionary()
         super().__init__(_NoDescriptors(self))
+        self._clock_resolution = _RESOLUTION_SECONDS
         self.set_task_factory(self._make_task)  # type: ignore[arg-type] # the stub wants positional names
 
     def time(self) -> float:

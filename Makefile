@@ -6,13 +6,14 @@ BIN := $(VENV)/bin
 COMPILED_SOURCES := $(wildcard src/barnabas/net/_*.pyx src/barnabas/wire/_*.pyx src/barnabas/wire/_*.pxi src/barnabas/records/_kernel*.pyx src/barnabas/records/_kernel*.pxi src/barnabas/records/_kernel*.h)
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help run run-broker test test-core test-spark explore lint format bench docs sanitize clean
+.PHONY: help run run-broker test test-core test-spark explore sim lint format bench docs sanitize clean
 
 help:
 	@echo "make run         metric monitoring on a broker and on Spark, with a summary (needs Java 17)"
 	@echo "make run-broker  a broker, a producer and a consumer, without Spark"
 	@echo "make test        everything that must pass: lint, types, layers, tests"
 	@echo "make explore     the property tests alone, with new and many more examples"
+	@echo "make sim         simulated histories: SEEDS=200 (or 300-399), MINUTES=10, SEED=17 replays one"
 	@echo "make lint        ruff, mypy and import-linter alone"
 	@echo "make format      rewrite the sources in the house's format"
 	@echo "make bench       the measurements of benchmarks/"
@@ -64,6 +65,12 @@ test-spark: $(VENV)/.dev
 # Where a test sets its own number of examples, that number stays.
 explore: $(VENV)/.dev
 	@BARNABAS_EXAMPLES=explore $(BIN)/pytest -q tests/property
+
+# SEEDS=200 or 300-399; MINUTES=10 without SEEDS runs until then; SEED=17 replays one with its story and the log.
+# A second call goes on where the first ended. OPTIONS are passed on: see docs/simulation.md.
+SEEDS ?= $(if $(MINUTES),,200)
+sim: $(VENV)/.dev
+	@$(BIN)/python -m barnabas.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES))) $(OPTIONS)
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check

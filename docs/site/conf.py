@@ -39,7 +39,7 @@ NAVIGATION = {
     ],
     "Reference": ["docs/commands", "docs/settings", "docs/metrics"],
     "Decisions": ["docs/decisions/README"],
-    "Project": ["CONTRIBUTING", "docs/simulation-scenarios", "CHANGELOG", "benchmarks/README"],
+    "Project": ["CONTRIBUTING", "docs/simulation", "docs/simulation-scenarios", "CHANGELOG", "benchmarks/README"],
 }
 DECISIONS = "docs/decisions/README"
 

@@ -6,11 +6,15 @@
 | any other | yes | what was not flushed yet may be lost, from some offset on |
 
 Retention, DeleteRecords and compaction remove records that were kept. A bit that changed at rest excuses everything of
-its partition but showing wrong records.
+its partition but showing wrong records. A disk that was replaced with an empty one (`wipe`) excuses whatever was on it.
 """
+
+from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.sim.histories.events import AdminCalled, Happened, History
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 def damaged_paths(history: History) -> list[str]:
@@ -20,12 +24,28 @@ def damaged_paths(history: History) -> list[str]:
 
 def damaged_partitions(history: History) -> set[TopicPartition]:
     places = [path.rpartition("/")[2].rpartition("-") for path in damaged_paths(history)]
-    return {TopicPartition(topic, int(index)) for topic, _, index in places}
+    return {TopicPartition(topic, int(index)) for topic, _, index in places if index.isdigit()}
+
+
+def are_groups_damaged(history: History) -> bool:
+    """Whether a bit was changed in what the groups have written."""
+    return any(partition.topic == OFFSETS_TOPIC for partition in damaged_partitions(history))
 
 
 def power_losses(history: History) -> list[float]:
-    """When a host lost power."""
-    return [event.at for event in history.of(Happened) if event.what == "power loss"]
+    """When a host lost power, or its disk."""
+    return [event.at for event in history.of(Happened) if event.what in ("power loss", "wipe")]
+
+
+def wipes(history: History) -> list[float]:
+    """When a host lost its disk."""
+    return [event.at for event in history.of(Happened) if event.what == "wipe"]
+
+
+def clock_ahead_ms(history: History) -> int:
+    """How far clocks of brokers went ahead of those of their clients, at most."""
+    jumps = [event.details.partition(" ")[0] for event in history.of(Happened) if event.what == "clock jump"]
+    return sum(max(0, int(jump)) for jump in jumps)
 
 
 def is_flushed(settings: dict[str, str]) -> bool:
@@ -33,11 +53,13 @@ def is_flushed(settings: dict[str, str]) -> bool:
     return settings.get("flush.messages") == "1"
 
 
-def may_delete(settings: dict[str, str]) -> bool:
-    """Whether retention or compaction may have removed records."""
-    return (
-        "retention.ms" in settings or "retention.bytes" in settings or "compact" in settings.get("cleanup.policy", "")
-    )
+def is_compacted(settings: dict[str, str]) -> bool:
+    return "compact" in settings.get("cleanup.policy", "")
+
+
+def may_expire(settings: dict[str, str]) -> bool:
+    """Whether retention may have removed records from the start of the log."""
+    return "retention.ms" in settings or "retention.bytes" in settings
 
 
 def deleted_topics(history: History) -> set[str]:

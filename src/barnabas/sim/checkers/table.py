@@ -5,15 +5,37 @@ from dataclasses import dataclass
 from typing import Final
 
 from barnabas.sim.checkers.acked_records import check_acked_records
+from barnabas.sim.checkers.commits import check_commits
+from barnabas.sim.checkers.compaction import check_compaction
 from barnabas.sim.checkers.disks import check_disks
+from barnabas.sim.checkers.duplicates import check_duplicates
+from barnabas.sim.checkers.epoch_contents import check_epoch_contents
+from barnabas.sim.checkers.log_starts import check_log_starts
+from barnabas.sim.checkers.origins import check_origins
+from barnabas.sim.checkers.ownership import check_ownership
+from barnabas.sim.checkers.positions import check_positions
+from barnabas.sim.checkers.producer_order import check_producer_order
+from barnabas.sim.checkers.readable import check_readable
 from barnabas.sim.checkers.seen_at_once import check_seen_at_once
+from barnabas.sim.checkers.topics import check_topics
 from barnabas.sim.histories.events import History
 
 Checker = Callable[[History], Iterable[str]]
 
 CHECKERS: Final[Mapping[str, Checker]] = {
     "seen at once": check_seen_at_once,
+    "readable": check_readable,
     "acked records": check_acked_records,
+    "origins": check_origins,
+    "epoch contents": check_epoch_contents,
+    "producer order": check_producer_order,
+    "duplicates": check_duplicates,
+    "compaction": check_compaction,
+    "log starts": check_log_starts,
+    "positions": check_positions,
+    "commits": check_commits,
+    "ownership": check_ownership,
+    "topics": check_topics,
     "disks": check_disks,
 }
 

@@ -5,7 +5,6 @@ from itertools import count
 
 from barnabas.client.reading.fetched import FetchedRun
 from barnabas.records.batch import split_batches
-from barnabas.records.reader import read_records
 from barnabas.sim.histories.events import Event, Happened, History, Shown, ShownRecord
 from barnabas.sim.world.world import World
 
@@ -38,9 +37,9 @@ class Recorder:
 
 def shown_records(run: FetchedRun) -> Iterator[ShownRecord]:
     """CorruptBatch when the broker sent what is no batch."""
-    run.columns()  # checks the sums, as a consumer does
-    for header, batch in split_batches(run.batches):
-        if not header.is_control:
-            for record in read_records(batch):
-                if record.offset >= run.first_offset:
-                    yield ShownRecord(record.offset, header.leader_epoch, record.key, record.value)
+    headers = iter([header for header, _ in split_batches(run.batches)])
+    header = next(headers)
+    for record in run.records():
+        while record.offset >= header.next_offset:
+            header = next(headers)
+        yield ShownRecord(record.offset, header.leader_epoch, record.key, record.value)

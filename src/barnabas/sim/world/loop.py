@@ -12,6 +12,7 @@ import selectors
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from contextvars import Context, copy_context
+from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar, TypeVarTuple
 from weakref import WeakKeyDictionary
@@ -136,16 +137,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         for step in process.release():
             super().call_soon(step.resumed, context=step.context)
 
-    def timers_of(self, process: Process) -> list[asyncio.TimerHandle]:
-        """Those that are due at some time and were not cancelled."""
+    def timers_of(self, process: Process) -> list[str]:
+        """What is due at some time and was not cancelled: the names of the callbacks."""
         scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined] # asyncio's own heap
-        return [
-            timer
+        return sorted(
+            f"{getattr(step.callback, '__qualname__', step.callback)} at {timer.when():.3f} s"
             for timer in scheduled
             if not timer.cancelled()
             and isinstance(step := timer._callback, Step)  # type: ignore[attr-defined] # noqa: SLF001
             and step.process is process
-        ]
+        )
 
     # Threads
 
@@ -154,13 +155,26 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.Future[_Result]:
         """Runs it on the loop, a little later. The executor, if any, is only whose thread it would have been."""
         answer: asyncio.Future[_Result] = self.create_future()
-        self.call_later(self._random.random() * JOB_SECONDS_MAX, self._run_job, answer, func, args)
+        waiting = self.call_later(self._random.random() * JOB_SECONDS_MAX, self._run_job, answer, func, args)
+        answer.add_done_callback(lambda _: waiting.cancel())
+        process = PROCESS.get()
+        if process is not None:
+            process.jobs[answer] = partial(self._run_job, answer, func, args)
+            answer.add_done_callback(lambda _: process.jobs.pop(answer, None))
         return answer
 
+    def finish_jobs(self, process: Process) -> None:
+        """What a pool of threads does when it is shut down: everything that was asked for is done."""
+        jobs, process.jobs = process.jobs, {}
+        for run in jobs.values():
+            run()
+
     def _run_job(self, answer: asyncio.Future[_Result], function: Callable[..., _Result], arguments: Any) -> None:
-        if answer.cancelled():  # a thread pool drops what had not begun
+        if answer.done():  # cancelled: a thread pool drops what had not begun
             return
         process = PROCESS.get()
+        if process is not None:
+            process.jobs.pop(answer, None)
         if process is not None:
             process.job_seconds = 0.0
         outcome: Callable[[], None]

@@ -179,7 +179,7 @@ class BrokerNode:
             network=self._world.network.at(self.name),
             handles=handles,
             log_workers=InlineWorkers(),
-            make_executor=_NoThreads,
+            make_executor=lambda count: _NoThreads(lambda: self._world.loop.finish_jobs(process)),
             metadata_table=self.table,
         )
         try:
@@ -211,7 +211,7 @@ class BrokerNode:
         connections = self._world.network.open_connections(process)
         for count, what in (
             (len(tasks), f"tasks ({', '.join(sorted(task.get_name() for task in tasks))})"),
-            (len(timers), f"timers ({', '.join(sorted(map(repr, timers)))})"),
+            (len(timers), f"timers ({', '.join(timers)})"),
             (connections, "connections"),
             (len(handles), "open files in its cache"),
             (self.disk.open_files, "open files"),
@@ -279,13 +279,16 @@ class _NodeTable(MemoryTable):
 
 
 class _NoThreads(Executor):
-    """Its name is all that a virtual loop needs of an executor."""
+    """The loop does the work of threads; this knows only how it ends."""
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+    def __init__(self, finish: Callable[[], None]) -> None:
+        self._finish = finish
 
     def submit(self, *_: Any, **__: Any) -> Any:
         raise AssertionError("work for threads goes through the event loop")
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._finish()
 
 
 async def _first_of(*awaitables: Any) -> None:

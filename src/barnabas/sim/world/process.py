@@ -33,6 +33,8 @@ class Process:
         """What loops that grow with data have counted since the last callback began."""
         self.job_seconds: float | None = None
         """While a thread's job runs: how long it has slept or waited for a disk. None: the event loop's thread runs."""
+        self.jobs: dict[asyncio.Future[Any], Callable[[], None]] = {}
+        """What its threads have not begun yet, by who waits for it."""
         self._holds = 0
         self._held: list[Step] = []
 

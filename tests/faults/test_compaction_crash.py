@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -95,6 +96,23 @@ def test_compaction_after_a_crash_at_any_call_leaves_the_same_table(call: int, c
     accounts.log.flush()
     accounts.compact()
     check_same_table(accounts, expected, producers)
+
+
+@pytest.mark.parametrize("call", range(CALLS * 4 // 5, CALLS + 1))
+def test_segments_that_a_power_loss_brings_back_do_not_cut_the_log(call: int) -> None:
+    """Compaction has replaced them; the recovery point in the checkpoint file is old, so that all is checked."""
+    disk = SimulatedDisk(Random(call))
+    accounts = written_log(disk)
+    expected = accounts.newest()
+    producers = {state.producer_id: state.last_sequence for state in accounts.log.producers}
+    left: list[SimulatedDisk] = []
+    crash_at(disk, call, lambda disk: left.extend(disk.power_loss_image() for _ in range(10)) or disk)
+    with suppress(_PowerLoss):
+        accounts.compact()
+    for image in left or [disk.power_loss_image() for _ in range(10)]:
+        accounts.files = image
+        accounts.open(recovery_point=0)
+        check_same_table(accounts, expected, producers)
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])

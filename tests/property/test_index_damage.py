@@ -96,7 +96,8 @@ def answers_of(log: Log) -> Answers:
     log.advance_high_watermark(log.end_offset)
     clock = log._clock
     clock.advance(115)  # type: ignore[attr-defined]
-    delete_due_segments(log, clock)
+    log.flush()
+    delete_due_segments(log, clock, stored_recovery_point=log.recovery_point)
     return Answers(reads, times, newest, [segment.base_offset for segment in log.segments])
 
 

@@ -1,5 +1,6 @@
 """Log directories after a crash or a power loss: what was flushed is there, and nothing that was cut comes back."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from barnabas.base.clock import ManualClock
 from barnabas.sim.disk import SimulatedDisk
 from barnabas.storage.directories.manager import LogManager
+from barnabas.storage.settings import LogConfig
 from tests.support.log_directories import (
     EAGER,
     LAZY,
@@ -17,6 +19,7 @@ from tests.support.log_directories import (
     B,
     append,
     checkpoint,
+    make_batch,
     open_manager,
     power_loss_within,
     read_values,
@@ -91,4 +94,98 @@ def test_power_loss_within_close_is_not_taken_for_a_clean_stop(calls: int, clock
     values = read_values(served(again, ORDERS))
     assert values in ([b"one"], [b"one", b"two"])
     assert report.checked_bytes or values == [b"one", b"two"]
+    again.check_invariants()
+
+
+@pytest.mark.parametrize("calls", range(60))
+def test_power_loss_within_truncation_of_a_compacted_log_leaves_no_hole(calls: int, clock: ManualClock) -> None:
+    """A gap in a compacted log is nothing unusual to recovery: it would keep what lies behind it."""
+    config = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=200, flush_messages=1)
+    disk = SimulatedDisk(Random(calls), clock=clock)
+    manager, _ = open_manager(disk, clock, [A], config=config)
+    values = [b"%d" % number * 90 for number in range(6)]
+    log = manager.create(ORDERS, TOPIC_ID, replace(config, cleanup_policy=frozenset({"delete"})))
+    append(log, *values)  # which have no keys
+    log.config = config
+    manager.run_due_work()
+    image = power_loss_within(disk, calls, lambda: manager.truncate(ORDERS, 1))
+    again, _ = open_manager(image, clock, [A], config=config)
+    left = read_values(served(again, ORDERS))
+    assert left == values[: max(1, len(left))]
+
+
+EXPIRING = LogConfig(segment_bytes=200, retention_ms=10_000, file_delete_delay_ms=1_000, flush_messages=1)
+NEVER_MS = 1 << 40
+
+
+def open_with_late_checkpoints(disk: SimulatedDisk, clock: ManualClock, random: Random) -> LogManager:
+    """Each checkpoint file is written on time, or only at the first round."""
+    return open_manager(
+        disk,
+        clock,
+        [A],
+        config=EXPIRING,
+        log_flush_offset_checkpoint_interval_ms=random.choice((1_000, NEVER_MS)),
+        log_flush_start_offset_checkpoint_interval_ms=random.choice((1_000, NEVER_MS)),
+    )[0]
+
+
+def settle(manager: LogManager, clock: ManualClock, rounds: int) -> None:
+    for _ in range(rounds):
+        manager.run_due_work()
+        clock.advance(1_000)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("seed", range(60))
+def test_power_loss_after_everything_expired_continues_at_the_same_offset(
+    seed: int, strict: bool, clock: ManualClock
+) -> None:
+    """Whichever of the renames and removals survive, and however late the checkpoint files are."""
+    random = Random(seed)
+    disk = SimulatedDisk(random, clock=clock, strict=strict)
+    manager = open_with_late_checkpoints(disk, clock, random)
+    manager.run_due_work()
+    log = manager.create(ORDERS, TOPIC_ID, EXPIRING)
+    append(log, *[b"x" * 90] * random.choice((1, 1, 2, 3, 6)))
+    manager.run_due_work()
+    end_offset = log.end_offset
+    clock.advance(300_000)
+    settle(manager, clock, random.randint(1, 6))
+    assert log.log_start_offset == end_offset
+    for _ in range(10):
+        again, _ = open_manager(disk.power_loss_image(), clock, [A], config=EXPIRING)
+        survived = served(again, ORDERS)
+        assert survived.end_offset == end_offset
+        append(survived, b"next")
+        assert read_values(survived)[-1] == b"next"
+        again.check_invariants()
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("seed", range(60))
+def test_power_loss_while_the_oldest_segments_expire_keeps_flushed_records(
+    seed: int, strict: bool, clock: ManualClock
+) -> None:
+    """Segments that come back, with some between them missing, are no reason to cut the log."""
+    random = Random(seed)
+    disk = SimulatedDisk(random, clock=clock, strict=strict)
+    manager = open_with_late_checkpoints(disk, clock, random)
+    manager.run_due_work()
+    log = manager.create(ORDERS, TOPIC_ID, EXPIRING)
+    append(log, *[b"x" * 90] * 6)
+    clock.advance(299_000)
+    manager.run_due_work()
+    now = clock.now_ms()
+    for value in (b"a" * 90, b"b" * 90, b"c" * 90):
+        log.append(make_batch([value], now), 0)
+    log.write()
+    log.advance_high_watermark(log.end_offset)
+    manager.run_due_work()
+    clock.advance(1_000)
+    settle(manager, clock, random.randint(1, 6))
+    assert log.log_start_offset == 6
+    image = power_loss_within(disk, random.randint(0, 40), lambda: settle(manager, clock, 3))
+    again, _ = open_manager(image, clock, [A], config=EXPIRING)
+    assert read_values(served(again, ORDERS))[-3:] == [b"a" * 90, b"b" * 90, b"c" * 90]
     again.check_invariants()

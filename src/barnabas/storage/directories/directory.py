@@ -120,7 +120,7 @@ class CheckpointVersion:
 class CheckpointFile:
     """One file of offsets: its owner prepares versions, workers write them. A stale one never replaces a newer one."""
 
-    __slots__ = ("_files", "_lock", "_newest", "_prepared_number", "_written_number", "found", "path")
+    __slots__ = ("_files", "_lock", "_newest", "_prepared_number", "_written_number", "found", "path", "stored")
 
     def __init__(self, files: FileSystem, path: str) -> None:
         self._files = files
@@ -132,12 +132,15 @@ class CheckpointFile:
         """What was prepared last; None when the file may say something else."""
         self.found: dict[TopicPartition, Offset] = {}
         """The content of the file at the start; opening a log uses it."""
+        self.stored: Mapping[TopicPartition, Offset] = self.found
+        """The content of the file, durably. A worker exchanges it; nobody changes it."""
 
     def read(self) -> None:
         """A damaged file counts as none: every log is then checked from its beginning."""
         try:
             self.found = read_offsets(self._files, self.path)
             self._newest = dict(self.found)
+            self.stored = self._newest
         except CorruptCheckpoint as problem:
             logger.warning("continuing without a checkpoint: %s", problem)
 
@@ -182,6 +185,7 @@ class CheckpointFile:
                 self._newest = None
                 raise
             self._written_number = version.number
+            self.stored = version.offsets
 
     def lower(self, version: CheckpointVersion) -> None:
         """Like `write`, for offsets that must not stay as high as they are, even if there is no room for a file.
@@ -192,6 +196,7 @@ class CheckpointFile:
             self.write(version)
         except DiskFull:
             with self._lock:
+                self.stored = {}
                 self._files.remove(self.path)
                 self._files.sync_directory(os.path.dirname(self.path))
                 self._written_number = max(self._written_number, version.number)
@@ -357,12 +362,13 @@ class LogDirectory:
     def current_start_offsets(self, among: Collection[TopicPartition] | None = None) -> dict[TopicPartition, Offset]:
         """Only of logs that start within a segment: the others' first segment says it.
 
-        That of a log that is being cut may not be on the disk yet.
+        Once its name is durable, and the segments below it have left durably: of a log that is being cut, or of which
+        segments were just deleted, a power loss may leave other ones.
         """
         offsets = self._collect(self.start_offsets, lambda log: log.log_start_offset, among)
         for partition in tuple(offsets):
             log = self.logs.get(partition)
-            if log and not log.is_truncating and offsets[partition] <= log.segments[0].base_offset:
+            if log and not log.is_truncating and offsets[partition] <= log.names.first_offset:
                 del offsets[partition]
         return offsets
 

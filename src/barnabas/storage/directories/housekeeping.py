@@ -10,8 +10,8 @@ Intervals go by the steady clock, the age of records by the settled one (`barnab
 
 | what | how often |
 |---|---|
-| flush | `flush.messages`, `flush.ms`, after a roll |
-| retention | `log.retention.check.interval.ms` |
+| flush | `flush.messages`, `flush.ms`, after a roll, and while expired segments wait for durable names |
+| retention | `log.retention.check.interval.ms`; every round in a log whose expired segments had to wait |
 | removal of deleted files and partitions | once `file.delete.delay.ms` has passed |
 | new indexes for a segment | when a reader found that the old ones are damaged |
 | expiry of producers | `producer.id.expiration.check.interval.ms` |
@@ -130,6 +130,9 @@ class Housekeeping:
         for number, (directory, log) in enumerate(self._online(), 1):
             if is_expiry_due and len(log.producers):
                 log.producers.expire(settled_ms, self._config.producer_id_expiration_ms)
+            if log.has_expired_segments:
+                while self._delete_due_segments(directory, log):
+                    yield None
             if work := self.flush_if_due(directory, log, now_ms):
                 yield work
             if removals := log.doomed.take(now_ms):
@@ -156,18 +159,25 @@ class Housekeeping:
     def flush_if_due(self, directory: LogDirectory, log: Log, now_ms: SteadyMs) -> Work | None:
         """Makes what is written durable, if it is time: all of it, or after a roll the segments that are complete.
 
+        With it the directory is synced, if names have changed, or without it when expired segments wait for that.
+
         A log with staged records has its turn after they are written: who staged them must hear how that went.
         """
         if log.is_flushing or log.is_truncating or log.staged_end_offset != log.end_offset:
             return None
         must_flush = log.must_flush(now_ms)
-        if not (must_flush or log.has_unflushed_segments):
-            return None
         try:
-            plan = log.plan_flush(complete_only=not must_flush)
+            if must_flush or log.has_unflushed_segments:
+                plan = log.plan_flush(complete_only=not must_flush)
+            elif log.must_sync_names:
+                plan = log.plan_name_sync()
+            else:
+                return None
         except DiskFailed as error:
             self._flush_failed(directory, log, error)
-            return None
+            if not (directory.is_online and log.must_sync_names):
+                return None
+            plan = log.plan_name_sync()
 
         def failed(error: DiskFailed) -> None:
             log.abandon_flush(plan)
@@ -203,7 +213,13 @@ class Housekeeping:
         try:
             if self._cleaner is not None and log.config.is_compacted:
                 self._cleaner.roll_overdue(log)
-            return delete_due_segments(log, self._clock, SEGMENTS_TOGETHER) == SEGMENTS_TOGETHER
+            deleted = delete_due_segments(
+                log,
+                self._clock,
+                stored_recovery_point=directory.recovery_points.stored.get(log.partition, 0),
+                count_max=SEGMENTS_TOGETHER,
+            )
+            return deleted == SEGMENTS_TOGETHER
         except DiskFailed as error:
             self._on_failure(directory, error)
             return False

@@ -1,6 +1,15 @@
 """Applies retention to a log: takes the segments out of it that its topic does not keep any longer.
 
 `barnabas.storage.log.retention` decides which; their files are removed later (`barnabas.storage.segment.doomed`).
+
+The log starts behind them at once, but each leaves only when a power loss could not take more with it:
+
+- the name of a segment that stays is durable: else recovery might find no segment, and begin again at offset 0;
+- that segment begins at or below the recovery point in the checkpoint file: some of those that left may come back and
+  leave a gap behind them, and above that point recovery takes a gap for lost records and cuts there. Without it, one
+  segment may leave at a time, until the directory is synced: that leaves no gap.
+
+What must wait stays below the log start; housekeeping syncs the directory and tries again a second later.
 """
 
 import logging
@@ -8,15 +17,18 @@ from itertools import islice
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import DiskFull
-from barnabas.base.ids import TimestampMs
+from barnabas.base.ids import Offset, TimestampMs
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.retention import Expiry, due_for_deletion
 
 logger = logging.getLogger(__name__)
 
 
-def delete_due_segments(log: Log, clock: Clock, count_max: int | None = None) -> int:
-    """The oldest first; returns how many segments were taken out of the log."""
+def delete_due_segments(log: Log, clock: Clock, *, stored_recovery_point: Offset, count_max: int | None = None) -> int:
+    """The oldest first; returns how many segments were taken out of the log.
+
+    `stored_recovery_point` is the log's in the checkpoint file, 0 without one.
+    """
     if log.replacement.is_announced or log.is_truncating:
         return 0
     log.write_early()
@@ -34,9 +46,14 @@ def delete_due_segments(log: Log, clock: Clock, count_max: int | None = None) ->
             log.roll()
         except DiskFull:
             count -= 1  # the active one stays for now; without the others there is room again
-    if count:
-        _delete_oldest(log, count, due.reason)
-    return count
+    if not count:
+        return 0
+    log.delete_records_before(max(log.log_start_offset, log.segments[count].base_offset))
+    leaving = _may_leave(log, count, stored_recovery_point)
+    if leaving:
+        log.remove_oldest(leaving)
+        logger.info("%s: deleted segments: %d (%s)", log.partition, leaving, due.reason)
+    return leaving
 
 
 def _due(log: Log, now_ms: TimestampMs, count_max: int | None) -> Expiry:
@@ -50,10 +67,9 @@ def _due(log: Log, now_ms: TimestampMs, count_max: int | None) -> Expiry:
     )
 
 
-def _delete_oldest(log: Log, count: int, reason: str) -> None:
-    leaving = log.segments.first(count)
-    first_offset = log.segments[count].base_offset
-    log.delete_records_before(max(log.log_start_offset, first_offset))
-    log.doomed.doom(leaving, log.config.file_delete_delay_ms)
-    log.snapshots.remove_where(lambda offset: offset < first_offset)
-    logger.info("%s: deleted segments: %d (%s)", log.partition, count, reason)
+def _may_leave(log: Log, due_count: int, stored_recovery_point: Offset) -> int:
+    """How many of the oldest segments may leave the log now: see the module."""
+    segments, names = log.segments, log.names
+    named = min(due_count, max(0, segments.slot_of(names.last_offset)))
+    without_gap = min(named, 0 if names.has_unsynced_departures(segments) else 1)
+    return max(without_gap, min(named, segments.slot_of(stored_recovery_point)))

@@ -4,9 +4,10 @@ The plan opens its own descriptors, so that it shares nothing with the owner whi
 synced with its index files; entries that still wait in memory are not, and recovery makes them again. The leader epochs
 are written before the recovery point may pass the records they name.
 
-Two steps use names: writing the leader epochs and syncing the directory. Their owner cancels them before it truncates,
+Two steps use names: syncing the directory and writing the leader epochs. Their owner cancels them before it truncates,
 moves or closes the log under a plan that still runs: a cancelled step is not taken, now or later, and a cancelled plan
-does not move the recovery point.
+does not move the recovery point. The directory comes first: with no room for the epochs its names are durable
+nevertheless, and expired segments can leave a full disk (`storage.log.expiry`).
 """
 
 import os
@@ -21,6 +22,7 @@ from barnabas.base.ids import Offset
 from barnabas.storage.checkpoints import write_leader_epochs
 from barnabas.storage.log.epochs import EpochEntry, LeaderEpochs
 from barnabas.storage.producers.snapshots import Snapshots
+from barnabas.storage.segment.durable_names import DurableNames
 from barnabas.storage.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from barnabas.storage.segment.segments import Segments
 
@@ -39,8 +41,10 @@ class FlushPlan:
         "end_offset",
         "epochs",
         "epochs_path",
+        "has_synced_names",
         "is_cancelled",
         "messages",
+        "names",
         "seconds",
         "snapshots",
     )
@@ -59,6 +63,9 @@ class FlushPlan:
         self.epochs_path = ""
         self.epochs: tuple[EpochEntry, ...] | None = None
         self.directory: str | None = None
+        self.names: tuple[Offset, Offset] | None = None
+        """The first and the last segment whose names are durable with the directory."""
+        self.has_synced_names = False
 
     def add_file(self, path: str) -> None:
         self._opened.append(self._files.open(path, write=True))
@@ -85,10 +92,11 @@ class FlushPlan:
         self.seconds = self._clock.monotonic() - began
 
     def _store_names(self) -> None:
-        if self.epochs is not None:
-            write_leader_epochs(self._files, self.epochs_path, self.epochs)
         if self.directory is not None:
             self._files.sync_directory(self.directory)
+            self.has_synced_names = True
+        if self.epochs is not None:
+            write_leader_epochs(self._files, self.epochs_path, self.epochs)
 
     def cancel(self) -> None:
         """For the owner, at any time. Waits for a step that has begun, which is as long as one small file takes."""
@@ -110,6 +118,7 @@ class Flushing:
         "_directory",
         "_epochs",
         "_files",
+        "_names",
         "_plan",
         "_segments",
         "_snapshots",
@@ -126,6 +135,7 @@ class Flushing:
         segments: Segments,
         snapshots: Snapshots,
         epochs: LeaderEpochs,
+        names: DurableNames,
     ) -> None:
         self._files = files
         self._clock = clock
@@ -133,10 +143,11 @@ class Flushing:
         self._segments = segments
         self._snapshots = snapshots
         self._epochs = epochs
+        self._names = names
         self.messages = 0
         """Written since the last flush."""
         self.has_new_names = True
-        """Files were made since the last flush, whose names must become durable too."""
+        """Files came or went since the last flush, which must become durable too."""
         self.flushed_ms = clock.steady_ms()
         self._plan: FlushPlan | None = None
 
@@ -166,13 +177,24 @@ class Flushing:
         if self._epochs.is_dirty:
             self.add_epochs(plan)
         if self.has_new_names:
-            plan.directory = self._directory
-        self.has_new_names = False
+            self._add_names(plan)
         if not complete_only:
             plan.messages, self.messages = self.messages, 0
             self.flushed_ms = self._clock.steady_ms()
         self._plan = plan
         return plan
+
+    def plan_names(self, recovery_point: Offset) -> FlushPlan:
+        """Only syncs the directory."""
+        self.cancel()
+        plan = self._plan = self.nothing(recovery_point)
+        self._add_names(plan)
+        return plan
+
+    def _add_names(self, plan: FlushPlan) -> None:
+        plan.directory = self._directory
+        plan.names = self._segments[0].base_offset, self._segments.active.base_offset
+        self.has_new_names = False
 
     def _add_files(self, plan: FlushPlan, recovery_point: Offset, complete_only: bool) -> None:
         # One that ends at the recovery point may have been completed, and its indexes with it, since that was reached.
@@ -209,6 +231,8 @@ class Flushing:
     def _end(self, plan: FlushPlan) -> None:
         if self._plan is plan:
             self._plan = None
+        if plan.has_synced_names and plan.names is not None and not plan.is_cancelled:
+            self._names.first_offset, self._names.last_offset = plan.names
 
     def cancel(self) -> None:
         """A plan that still runs in a worker must not put anything back that the owner is about to change."""
@@ -221,3 +245,4 @@ class Flushing:
         self.cancel()
         if self._plan is not None:
             self._plan.end_offset = min(self._plan.end_offset, end_offset)
+        self._names.cut(self._segments)

@@ -22,6 +22,7 @@ What the last write put in can be read from memory until `forget_written`: reade
 | `producers`, `epochs`, `snapshots` | what is known of producers and leaders, and where that is stored |
 | `Appending` | checking batches, and what waits for its write |
 | `Flushing` | what is not durable, and the plan that a worker runs to make it so |
+| `names` | which segments a power loss leaves in the directory |
 | `doomed` | segments that left the log, until a worker has removed their files |
 | `replacement` | compacted segments that take the place of others |
 | `Truncation` | a cut that is under way |
@@ -51,6 +52,7 @@ from barnabas.storage.producers.producer_state import Origin
 from barnabas.storage.producers.producers import Producers
 from barnabas.storage.producers.snapshots import Snapshots
 from barnabas.storage.segment.doomed import DoomedSegments
+from barnabas.storage.segment.durable_names import DurableNames
 from barnabas.storage.segment.handles import Handles
 from barnabas.storage.segment.replacement import Replacement
 from barnabas.storage.segment.segment import Room, Segment
@@ -86,6 +88,7 @@ class Log:
         "failure",
         "high_watermark",
         "log_start_offset",
+        "names",
         "partition",
         "producers",
         "recovery_point",
@@ -110,6 +113,7 @@ class Log:
         snapshots: Snapshots,
         producers: Producers,
         epochs: LeaderEpochs,
+        names: DurableNames,
         log_start_offset: Offset,
         end_offset: Offset,
         recovery_point: Offset,
@@ -127,6 +131,7 @@ class Log:
         self.producers = producers
         self.epochs = epochs
         self.snapshots = snapshots
+        self.names = names
         self.log_start_offset = log_start_offset
         self.high_watermark = log_start_offset
         self.end_offset = end_offset
@@ -139,7 +144,7 @@ class Log:
         """Why nothing is written any more: the disk has failed."""
         self._is_untouched = is_whole
         segments.has_changed = False
-        self._flushing = Flushing(files, clock, directory, segments, snapshots, epochs)
+        self._flushing = Flushing(files, clock, directory, segments, snapshots, epochs, names)
         self.doomed = DoomedSegments(segments, clock)
         self.replacement = Replacement(segments, snapshots, handles, self.doomed, self._flushing)
         self.traffic = TopicTraffic()
@@ -383,6 +388,30 @@ class Log:
         """Whether complete segments wait for a flush: a broker does it some time after each roll."""
         return self.segments.active.base_offset > self.recovery_point
 
+    @property
+    def has_expired_segments(self) -> bool:
+        """Whether segments below the log start are still here: they leave as durable names allow it."""
+        return len(self.segments) > 1 and self.segments[1].base_offset <= self.log_start_offset
+
+    @property
+    def must_sync_names(self) -> bool:
+        """Whether expired segments wait for a sync of the directory."""
+        return self._flushing.has_new_names and self.has_expired_segments
+
+    def plan_name_sync(self) -> FlushPlan:
+        """A flush that only makes names durable; it needs no room on the disk."""
+        if self.failure is not None:
+            raise self.failure
+        return self._flushing.plan_names(self.recovery_point)
+
+    def remove_oldest(self, count: int) -> None:
+        """Takes the oldest segments out of the log; `storage.log.expiry` says which may leave."""
+        first_offset = self.segments[count].base_offset
+        assert first_offset <= min(self.names.last_offset, self.log_start_offset)
+        self.doomed.doom(self.segments.first(count), self.config.file_delete_delay_ms)
+        self._flushing.has_new_names = True
+        self.snapshots.remove_where(lambda offset: offset < first_offset)
+
     def plan_flush(self, *, complete_only: bool = False) -> FlushPlan:
         """What must be synced for the log to be durable up to its present end, or to that of its complete segments."""
         assert self.appending.staged is None
@@ -535,6 +564,7 @@ class Log:
         if truncation.is_restart:
             self.log_start_offset = truncation.end_offset
             self._end_at(truncation.end_offset)
+            self.names.restart(truncation.end_offset)
         self.producers.take_over(truncation.producers)
         self.producers.advance_high_watermark(self.high_watermark)
         self.snapshots.take_over(truncation.snapshots)
@@ -555,5 +585,6 @@ class Log:
         assert self.segments[0].base_offset <= self.log_start_offset or not self.segments[0].size
         assert self.log_start_offset <= self.high_watermark <= self.end_offset <= self.appending.end_offset
         assert self.recovery_point <= self.end_offset
+        assert self.names.last_offset <= self.segments.active.base_offset
         assert (self.appending.staged is None) == (self.appending.end_offset == self.end_offset)
         assert self._written is None or self._written.marks[-1][0] + 1 == self.end_offset

@@ -32,10 +32,17 @@ from barnabas.storage.log.replay import rebuild_producers
 from barnabas.storage.producers.producers import CompletedTransaction, Producers
 from barnabas.storage.producers.snapshots import SNAPSHOT_SUFFIX, Snapshots
 from barnabas.storage.segment.doomed import DELETED_SUFFIX
+from barnabas.storage.segment.durable_names import DurableNames
 from barnabas.storage.segment.handles import Handles
 from barnabas.storage.segment.index import CorruptIndex
 from barnabas.storage.segment.replacement import CLEANED_SUFFIX, SWAP_SUFFIX
-from barnabas.storage.segment.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, remove_segment_files
+from barnabas.storage.segment.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    Segment,
+    remove_segment_files,
+)
 from barnabas.storage.segment.segment_recovery import SegmentScan, rebuild_segment, recover_segment, reindex_segment
 from barnabas.storage.segment.segments import Segments
 from barnabas.storage.segment.transaction_index import AbortedTransaction, CorruptTransactionIndex
@@ -143,7 +150,7 @@ class LogOpener:
             self.report.note(
                 f"the log ends at {end_offset}, before its start {self._log_start_offset}: emptied, to continue there"
             )
-            self._remove_segments(list(self._segments))
+            self._remove_segments(list(self._segments), "after the cut")
             self._add_empty_segment(self._log_start_offset)
             end_offset = self._log_start_offset
         self._epochs.truncate_from_end(end_offset)
@@ -164,11 +171,19 @@ class LogOpener:
             snapshots=snapshots,
             producers=producers,
             epochs=self._epochs,
+            names=self._durable_names(is_new=not names.segments),
             log_start_offset=self._log_start_offset,
             end_offset=end_offset,
             recovery_point=end_offset if self._was_clean and not doubtful else min(self._recovery_point, end_offset),
             is_whole=self._was_clean and not self.report.notes and end_offset in snapshots.offsets,
         )
+
+    def _durable_names(self, *, is_new: bool) -> DurableNames:
+        if is_new:
+            return DurableNames()
+        if self._was_clean:
+            return DurableNames.after_clean_stop(self._segments)
+        return DurableNames.after_crash(self._segments, self._recovery_point)
 
     # -- 1. replacements -----------------------------------------------------------------------------------------
 
@@ -200,7 +215,9 @@ class LogOpener:
         """The new segment is whole and its fellows too: it takes the place of those whose records it holds."""
         swap = self._segment(base, SWAP_SUFFIX)
         if not self._files.exists(swap.path(LOG_SUFFIX)):
+            # The log has its name already, or never had this one: the indexes that go with it are made anew.
             self._remove_files(base, SWAP_SUFFIX)
+            self._files.remove(os.path.join(self._directory, f"{base:020d}{INDEX_SUFFIX}"))
             return
         swap.size = self._files.size(swap.path(LOG_SUFFIX))
         last = base
@@ -263,7 +280,10 @@ class LogOpener:
             self._epochs.truncate_from_end(self._recovery_point)
         is_first = True
         for segment in list(self._segments):
+            if self._segments.floor(segment.base_offset) is not segment:
+                continue  # an earlier one has replaced it
             if segment not in unflushed and segment not in doubtful:
+                self._remove_replaced(segment)
                 continue
             interval = self._config.index_interval_bytes
             if segment not in unflushed:
@@ -282,20 +302,32 @@ class LogOpener:
                 segment.store_indexes()
             if segment not in unflushed or scan.problem:
                 segment.sync()  # no flush comes back to it, or what was cut must not: other records will stand there
+            self._remove_replaced(segment)
             if segment in unflushed and (scan.problem or self._ends_early(segment)):
-                self._remove_segments([later for later in self._segments if later.base_offset > segment.base_offset])
+                self._remove_segments(self._segments.starting_at_or_after(segment.base_offset + 1), "after the cut")
                 break
+
+    def _remove_replaced(self, segment: Segment) -> None:
+        """Removes what compaction had put into this segment, and a power loss has brought back."""
+        if self._was_clean or not self._config.is_compacted:
+            return
+        with suppress(CorruptBatch):  # flushed long ago and damaged since: not for here to judge
+            end_offset = segment.next_offset()
+            later = self._segments.starting_at_or_after(segment.base_offset + 1)
+            replaced = [one for one in later if one.base_offset < end_offset]
+            self._remove_segments(replaced, f"which the one at {segment.base_offset} replaces")
 
     def _ends_early(self, segment: Segment) -> bool:
         """Whether the next segment does not follow: the crash has cut this one between two batches.
 
-        Compaction leaves such gaps on purpose.
+        Compaction leaves such gaps on purpose. Below the recovery point, or the log start, a gap is what a power loss
+        has kept of a deletion: some segments came back, others between them and the rest of the log did not.
         """
         slot = self._segments.slot_of(segment.base_offset) + 1
         if slot == len(self._segments):
             return False
         end_offset, following = segment.next_offset(), self._segments[slot].base_offset
-        is_meant = self._config.is_compacted or following <= self._log_start_offset
+        is_meant = self._config.is_compacted or following <= max(self._log_start_offset, self._recovery_point)
         is_gap = end_offset > following or (end_offset < following and not is_meant)
         if is_gap:
             self.report.note(f"{segment.base_offset:020d}.log ends at offset {end_offset}, not at {following}")
@@ -315,15 +347,14 @@ class LogOpener:
         if self._on_progress:
             self._on_progress(scan.checked_bytes)
 
-    def _remove_segments(self, segments: list[Segment]) -> None:
+    def _remove_segments(self, segments: list[Segment], reason: str) -> None:
         for segment in reversed(segments):  # the newest first: another crash must not leave a hole
-            self.report.note(f"removed the segment at {segment.base_offset}, {segment.size} bytes, after the cut")
+            self.report.note(f"removed the segment at {segment.base_offset}, {segment.size} bytes, {reason}")
             self.report.removed_bytes += segment.size
             self.report.removed_segments += 1
             self._segments.remove(segment)
             segment.drop_handles()
             segment.remove_files()
-        if segments:
             self._files.sync_directory(self._directory)
 
     def _find_end(self) -> Offset:

@@ -4,7 +4,7 @@
  owner                                     worker                                         owner
  the log ends at the cut, in memory  ──>   new segments of compaction are taken back ──>  producers and snapshots are
  slices beyond it are revoked              segments beyond the cut renamed `.deleted`,    the rebuilt ones; segments
- appends are refused                         the newest first; the directory synced       are removed after a delay;
+ appends are refused                         the newest first; each rename synced         are removed after a delay;
                                            the last segment cut and synced                appends are taken again
                                            the producers rebuilt from the batches
 ```
@@ -113,13 +113,15 @@ class Truncation:
         for base_offset in self.swapped:
             with self._change():
                 remove_segment_files(self.files, self.directory, base_offset, SWAP_SUFFIX)
-        for base_offset in self.dropped:  # a crash in between must not leave a hole
+        if self.swapped:
+            self.files.sync_directory(self.directory)
+        for base_offset in self.dropped:
             segment = self._segment(base_offset, Handles(_HANDLES))
             with self._change():
                 segment.rename(DELETED_SUFFIX)
             self.doomed.append(segment)
-        if self.swapped or self.dropped:
-            # Else a crash could bring segments back, and new records might reach just to the first of them.
+            # A crash must neither leave a hole, which a compacted log may have, nor bring segments back: new records
+            # might reach just to the first of them.
             self.files.sync_directory(self.directory)
 
     def _cut(self) -> None:

@@ -7,8 +7,9 @@
 ```
 
 `announce` renames; the directory must be synced then, by a worker; `complete` does the rest. A crash at any moment
-leaves one set or the other. So that the two never mean different records, retention waits meanwhile, and a truncation
-takes the new ones back.
+leaves one set or the other; old segments that a power loss brings back beside a new one are removed by recovery,
+because it holds their offsets. So that the two never mean different records, retention waits meanwhile, and a
+truncation takes the new ones back.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,10 @@
 """What a manager does from time to time: flushes, retention, producer expiry, checkpoints, compaction."""
 
+import errno
 import os
 import tracemalloc
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -24,6 +26,7 @@ from tests.support.log_directories import (
     TOPIC_ID,
     A,
     append,
+    checkpoint,
     make_batch,
     open_manager,
     read_values,
@@ -96,7 +99,10 @@ def test_retention_takes_old_segments_and_removes_their_files_later(
     manager.run_due_work()
     clock.advance(300_000)
     manager.run_due_work()
-    assert (log.log_start_offset, log.end_offset) == (1, 1)
+    assert (log.log_start_offset, log.end_offset, len(log.segments)) == (1, 1, 2)
+    clock.advance(1_000)
+    manager.run_due_work()
+    assert len(log.segments) == 1, "the name of the new one is durable"
     assert [name for name in disk.list(f"{A}/orders-0") if name.endswith(".log.deleted")]
     clock.advance(1_000)
     manager.run_due_work()
@@ -123,15 +129,57 @@ def test_round_over_many_logs_pauses_and_leaves_deleted_ones_out(
 
 def test_retention_takes_many_segments_of_a_log_in_slices(clock: ManualClock, manager: LogManager) -> None:
     log = manager.create(ORDERS, TOPIC_ID, LogConfig(retention_ms=10_000, segment_bytes=200))
+    manager.run_due_work()
     append(log, *[b"x" * 90] * (2 * SEGMENTS_TOGETHER + 3))
     count = len(log.segments)
     assert count > 2 * SEGMENTS_TOGETHER
-    clock.advance(300_000)
+    manager.run_due_work()
+    checkpoint(manager, clock)
+    clock.advance(240_000)
     works = manager.due_in_slices(clock.now_ms())
     assert next(works) is None
     assert len(log.segments) == count - SEGMENTS_TOGETHER
-    list(works)
+    for work in works:
+        if work is not None:
+            perform(work)
+    assert (len(log.segments), log.log_start_offset) == (2, log.end_offset)
+    clock.advance(1_000)
+    manager.run_due_work()
+    assert len(log.segments) == 1
+
+
+def test_segments_that_had_to_wait_leave_without_a_checkpoint_file(clock: ManualClock) -> None:
+    """One a second, on a disk that has no room for the file."""
+    disk = SimulatedDisk(Random(3), clock=clock)
+    manager, _ = open_manager(disk, clock, [A])
+    log = manager.create(ORDERS, TOPIC_ID, LogConfig(retention_ms=10_000, segment_bytes=200))
+    append(log, *[b"x" * 90] * 5)
+    manager.run_due_work()
+    count = len(log.segments)
+    disk.fail(errno.ENOSPC, operations=["write"], path_pattern="*checkpoint*", times=None)
+    clock.advance(300_000)
+    for _ in range(count + 1):
+        manager.run_due_work()
+        clock.advance(1_000)
     assert (len(log.segments), log.log_start_offset) == (1, log.end_offset)
+    assert not manager.offline_directories
+
+
+def test_log_start_is_stored_until_deleted_segments_cannot_come_back(
+    disk: SimulatedDisk, clock: ManualClock, manager: LogManager
+) -> None:
+    log = manager.create(ORDERS, TOPIC_ID, EAGER)
+    append(log, b"one", b"two")
+    log.roll()
+    append(log, b"three")
+    manager.run_due_work()
+    manager.delete_records(ORDERS, 2)
+    manager.run_due_work()
+    assert len(log.segments) == 1
+    (directory,) = (one for one in manager.directories if ORDERS in one.logs)
+    assert directory.current_start_offsets() == {ORDERS: 2}
+    log.flush()
+    assert directory.current_start_offsets() == {}
 
 
 def test_producers_expire(clock: ManualClock, manager: LogManager) -> None:

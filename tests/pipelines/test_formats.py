@@ -161,7 +161,7 @@ def test_many_small_batches_of_delta_and_iceberg_become_few_files(
     # A wider number can become the table's in Iceberg alone.
     (tmp_path / "sale.avsc").write_text(json.dumps(SCHEMA))
     mistakes = check_pipeline(pipeline_session, text.replace("amount int", "amount bigint"), tmp_path)
-    assert mistakes == ["sink 'lines': column 'amount' is long, and integer in the Delta table"]
+    assert mistakes == ["sink 'lines': column 'amount' is long, but integer in the Delta table"]
 
 
 def _totals(broker: Broker) -> dict[str, int]:

@@ -52,7 +52,8 @@ def test_cooperative_member_keeps_what_stays_with_it(broker: Broker, tmp_path: P
         members.wait_records(work.add())
         revoked = [event["partitions"] for event in klamm.events if event["event"] == "revoked"]
 
-    assert sorted(len(partitions) for partitions in revoked if partitions) == [3]
+    # Once, or again if a busy machine let a session end: but never all of them.
+    assert {len(partitions) for partitions in revoked if partitions} == {3}
     assert set(members.counts().values()) == {1}
     assert members.overlaps() == []
 

@@ -62,11 +62,14 @@ class Reader(Peer):
 
     topic_id: UUID
 
-    def ask(self, offset: int, *, wait_ms: int = LONG_MS, leader_epoch: int = -1, **request: Any) -> None:
+    def ask(
+        self, offset: int, *, wait_ms: int = LONG_MS, bytes_min: int = 1, leader_epoch: int = -1, **request: Any
+    ) -> None:
         has_id = self.version >= TOPIC_ID_FROM
         wanted = FetchPartition(0, leader_epoch, offset, -1, -1, 1 << 20)
         topic = FetchTopic("" if has_id else TOPIC, self.topic_id if has_id else ZERO_UUID, [wanted])
-        self.send(encode_fetch_request(self.version, FetchRequest(wait_ms, 1, 1 << 20, topics=[topic], **request)))
+        asked = FetchRequest(wait_ms, bytes_min, 1 << 20, topics=[topic], **request)
+        self.send(encode_fetch_request(self.version, asked))
 
     async def answer(self) -> FetchResponse:
         return decode_fetch_response(self.version, await self.receive())

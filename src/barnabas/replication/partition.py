@@ -442,6 +442,8 @@ class Partition:
     def read(self, offset: Offset, max_bytes: int, *, is_committed_only: bool, at_least_one: bool) -> FetchResult:
         """Batches from `offset` on that a client may see; none between the high watermark and the end of the log."""
         log = self._log
+        if log.failure is not None:  # its files were given back: nobody opens them again
+            raise log.failure
         high_watermark = log.high_watermark
         stable = log.last_stable_offset
         upper = stable if is_committed_only else high_watermark

@@ -1,12 +1,16 @@
 """A fetch that waits at the end of a log gets what is written next: from memory when that is little, or the file."""
 
 import asyncio
+import errno
 from pathlib import Path
 
 import pytest
 
+from barnabas.base.errors import DiskFailed
+from barnabas.base.filesystem import disk_error
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.records.batch import split_batches
+from barnabas.storage.log.log import Log
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.codecs import COMPILED, default_codecs
 from barnabas.wire.errors import ErrorCode
@@ -181,5 +185,40 @@ def test_fetch_of_one_partition_is_read_by_the_compiled_codec(tmp_path: Path, ve
             await scene.append(2)
             assert (await scene.reader.partition()).records
             assert (route.compiled.value, route.reference.value) == (1, 0)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("version", [4, 17])
+def test_fetch_that_finds_a_failed_disk_when_it_reads_again_is_answered_once(
+    tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(log: Log, *_: object, **__: object) -> None:
+        raise disk_error("read", "0.log", OSError(errno.EIO, "the disk"))
+
+    async def scenario() -> None:
+        async with scene_of(tmp_path, version) as scene:
+            scene.reader.ask(0, bytes_min=100_000)
+            await scene.until_waiting()
+            monkeypatch.setattr(Log, "read", fail)
+            monkeypatch.setattr(Log, "read_written", fail)
+            await scene.append(1)
+            answer = await scene.reader.partition()
+            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert not scene.partition.watchers
+            scene.reader.ask(0, wait_ms=0)  # the next answer is the next request's
+            assert (await scene.reader.partition()).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert scene.broker.broker.failure is None
+
+    run(scenario())
+
+
+def test_log_whose_directory_failed_is_not_read(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with scene_of(tmp_path, 17) as scene:
+            failure = disk_error("sync", "0.log", OSError(errno.EIO, "the disk"))
+            scene.broker.broker.logs.on_log_failure(scene.partition.name, failure)
+            with pytest.raises(DiskFailed):
+                scene.partition.read(0, 1000, is_committed_only=False, at_least_one=True)
 
     run(scenario())

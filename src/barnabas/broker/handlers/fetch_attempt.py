@@ -43,6 +43,7 @@ class Attempt:
     __slots__ = (
         "_bytes",
         "_handler",
+        "_is_reading_again",
         "_is_urgent",
         "_timer",
         "_waits_since",
@@ -64,6 +65,7 @@ class Attempt:
         self.found: list[Found] = []
         self._bytes = 0
         self._is_urgent = False
+        self._is_reading_again = False
         self._timer: asyncio.TimerHandle | None = None
         self._watched: list[Partition] | None = None
         self._waits_since = 0.0
@@ -152,8 +154,13 @@ class Attempt:
         self._timer = self._handler.loop.call_later(seconds, self._time_is_over)
 
     def _moved(self, partition: Partition) -> None:
+        if self._is_reading_again:  # its own read found a failed disk, which closes partitions: that read is the answer
+            return
         woken = self._handler.now()
-        if self.read() or partition.is_closed:
+        self._is_reading_again = True
+        is_enough = self.read()
+        self._is_reading_again = False
+        if is_enough or partition.is_closed:
             self._end_waiting(woken)
             self.respond()
         else:

@@ -212,7 +212,10 @@ class _Reading(_Role):
         self._consumer = Consumer(
             cluster,
             ConsumerOptions(
-                wait_ms_max=options.wait_ms, partition_bytes_max=options.partition_bytes, out_of_range=EARLIEST
+                wait_ms_max=options.wait_ms,
+                bytes_min=options.bytes_min,
+                partition_bytes_max=options.partition_bytes,
+                out_of_range=EARLIEST,
             ),
         )
 

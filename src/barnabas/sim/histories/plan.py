@@ -84,6 +84,8 @@ class ProducerOptions:
 class ReaderOptions:
     wait_ms: int
     partition_bytes: int
+    bytes_min: int = 1
+    """A fetch that finds less waits on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,9 @@ def _actors(random: Random, topics: Sequence[PlannedTopic]) -> tuple[Actor, ...]
         )
         actors.append(Actor(f"producer-{number}", options))
     for number in (1, 2):
-        reader = ReaderOptions(wait_ms=random.choice((100, 500)), partition_bytes=random.choice((400, 1 << 20)))
+        wait_ms = random.choice((100, 500))
+        bytes_min = 600 if number == 2 and wait_ms == 500 else 1
+        reader = ReaderOptions(wait_ms, partition_bytes=random.choice((400, 1 << 20)), bytes_min=bytes_min)
         actors.append(Actor(f"reader-{number}", reader))
     assignors = random.choice((("range",), ("cooperative-sticky",), ("range", "cooperative-sticky")))
     for number in (1, 2, 3):

@@ -82,8 +82,8 @@ class Written:
     ) -> None:
         self._add(Acked(self._tick(), by, place, offset, self._sent[place, key, value]))
 
-    def failed(self, place: TopicPartition, value: str) -> None:
-        self._add(SendFailed(self._tick(), "producer-1", self._sent[place, None, value], "too late"))
+    def failed(self, place: TopicPartition, value: str, error: str = "too late") -> None:
+        self._add(SendFailed(self._tick(), "producer-1", self._sent[place, None, value], error))
 
     def stored(self, place: TopicPartition, value: str, offset: int, *, key: str | None = None) -> None:
         """Sent and acknowledged."""

@@ -4,7 +4,6 @@
 |---|---|
 | `planting` | what a mutant is, and how it is planted and taken out again |
 | `*_mutants` | the mutants, by the part of the code that they damage |
-| `proposed_mutants` | those that no checker catches yet |
 | `mutants` | all others by name |
 | `search` | looks for a seed that catches a mutant |
 | `command` | `python -m tests.sim.mutants`, which does it for all |

@@ -82,3 +82,19 @@ def _(original: Any) -> Any:
 )
 def _(original: Any) -> Any:
     return lambda controllership, topic, update: original(controllership, topic, lambda before: update({}))
+
+
+@mutants.plant(
+    "waiting-fetch-not-woken",
+    "New records do not wake the fetches that wait for them.",
+    Partition,
+    "commit",
+    checkers=("wake-ups",),
+)
+def _(original: Any) -> Any:
+    def commit(self: Partition, offset: int) -> None:
+        watchers, self.watchers = self.watchers, {}
+        original(self, offset)
+        self.watchers = watchers
+
+    return commit

@@ -13,6 +13,7 @@ from barnabas.storage.producers.producer_state import Origin
 from barnabas.storage.producers.producers import Producers
 from barnabas.storage.producers.snapshots import Snapshots
 from barnabas.storage.segment.index import OffsetIndex
+from barnabas.storage.segment.segment import Segment
 from barnabas.storage.segment.segments import Segments
 from barnabas.storage.settings import LogConfig
 from tests.sim.mutants.planting import Mutants, with_fault
@@ -198,3 +199,26 @@ def _(original: Any) -> Any:
         return original(newest, header._replace(base_offset=header.base_offset + 1), batch, first_dirty)
 
     return map_batch
+
+
+@mutants.plant(
+    "newest-batch-not-compared",
+    "A batch that is sent again is compared with the last five batches of its producer but for the newest.",
+    producer_state,
+    "_find_duplicate",
+    checkers=("refusals",),
+    telling=_BROKEN,
+)
+def _(original: Any) -> Any:
+    return lambda state, header: original(state._replace(batches=state.batches[:-1]), header)
+
+
+@mutants.plant(
+    "retention-by-oldest-record",
+    "A segment expires when its oldest record is old enough, not when its newest one is.",
+    Segment,
+    "largest_timestamp_or_modified_ms",
+    checkers=("early expiry",),
+)
+def _(original: Any) -> Any:
+    return lambda self: self.first_timestamp if self.size else original(self)

@@ -1,4 +1,4 @@
-"""All mutants by name, but for those of `proposed_mutants`."""
+"""All mutants by name."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -154,7 +154,9 @@ class Attempt:
         self._timer = self._handler.loop.call_later(seconds, self._time_is_over)
 
     def _moved(self, partition: Partition) -> None:
-        if self._is_reading_again:  # its own read found a failed disk, which closes partitions: that read is the answer
+        # A read that finds a failed disk closes partitions, which tell those that wait: an attempt whose own read it is
+        # has its answer in that read, and one that another partition has just had answered waits no longer.
+        if self._is_reading_again or self._watched is None:
             return
         woken = self._handler.now()
         self._is_reading_again = True
@@ -178,6 +180,7 @@ class Attempt:
         self._timer.cancel()
         for partition in self._watched:
             partition.watchers.pop(self._moved, None)
+        self._watched = None
 
     # -- answering -----------------------------------------------------------------------------------------------
 

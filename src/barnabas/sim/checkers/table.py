@@ -9,6 +9,7 @@ from barnabas.sim.checkers.commits import check_commits
 from barnabas.sim.checkers.compaction import check_compaction
 from barnabas.sim.checkers.disks import check_disks
 from barnabas.sim.checkers.duplicates import check_duplicates
+from barnabas.sim.checkers.early_expiry import check_early_expiry
 from barnabas.sim.checkers.epoch_contents import check_epoch_contents
 from barnabas.sim.checkers.log_starts import check_log_starts
 from barnabas.sim.checkers.origins import check_origins
@@ -16,8 +17,10 @@ from barnabas.sim.checkers.ownership import check_ownership
 from barnabas.sim.checkers.positions import check_positions
 from barnabas.sim.checkers.producer_order import check_producer_order
 from barnabas.sim.checkers.readable import check_readable
+from barnabas.sim.checkers.refusals import check_refusals
 from barnabas.sim.checkers.seen_at_once import check_seen_at_once
 from barnabas.sim.checkers.topics import check_topics
+from barnabas.sim.checkers.wakeups import check_wakeups
 from barnabas.sim.histories.events import History
 
 Checker = Callable[[History], Iterable[str]]
@@ -30,9 +33,12 @@ CHECKERS: Final[Mapping[str, Checker]] = {
     "epoch contents": check_epoch_contents,
     "producer order": check_producer_order,
     "duplicates": check_duplicates,
+    "refusals": check_refusals,
     "compaction": check_compaction,
     "log starts": check_log_starts,
+    "early expiry": check_early_expiry,
     "positions": check_positions,
+    "wake-ups": check_wakeups,
     "commits": check_commits,
     "ownership": check_ownership,
     "topics": check_topics,

@@ -1,4 +1,4 @@
-"""No offset has two contents within one leader epoch, whoever is shown it, and whenever.
+"""No offset has two contents within one leader epoch, for any reader at any time.
 
 A broker that lost the end of a log writes other records at the same offsets, but in a later epoch. The epoch and offset
 of a batch are not part of its checksum, so a partition in which a bit was changed proves nothing.

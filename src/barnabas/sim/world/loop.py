@@ -180,7 +180,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         outcome: Callable[[], None]
         try:
             result = function(*arguments)
-        except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+        except BaseException as error:  # noqa: BLE001 - raised to the task that waits
             failure = error
             outcome = lambda: None if answer.done() else answer.set_exception(failure)  # noqa: E731
         else:

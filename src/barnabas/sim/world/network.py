@@ -125,7 +125,7 @@ class SimulatedNetwork:
                 del self._transports[transport]
 
     def power_back(self, host: str) -> None:
-        """Whoever still has a connection with data under way to this host learns that it is gone."""
+        """Resets the connections that peers still have to this host, where data is under way."""
         self._powerless.pop(host, None)
         for transport in [one for one in self._transports if one.peer.host == host and one.peer.is_over]:
             if transport.get_write_buffer_size():

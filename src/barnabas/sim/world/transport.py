@@ -51,8 +51,9 @@ class SimulatedTransport(asyncio.Transport):
         self._is_writing_paused = False
         self._is_reading_paused = False
         self._has_ended = False
-        """The peer will send nothing more, for this reason (None: it closed in order)."""
+        """The peer will send nothing more."""
         self._reason: Exception | None = None
+        """Why it will not; None when it closed in order."""
         self._is_closing = False
         self._is_delivering = False
 

@@ -241,13 +241,13 @@ class Serving:
 
     async def commit(self, group: str, offset: int) -> None:
         """Finds the coordinator and commits, as a consumer without a group's protocol does."""
+        had_failed = self.files.failed is not None
         answer = await self.client.ask(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=[group])
         self.learn_places()
-        await self.broker.groups.coordinator.wait_loaded()  # a consumer would ask until it is
-        index = self.broker.groups.coordinator.partition_of(group)
-        name = TopicPartition(OFFSETS, index)
-        had_failed = self.files.failed is not None
+        name = TopicPartition(OFFSETS, self.broker.groups.coordinator.partition_of(group))
         self._check(name, answer["coordinators"][0]["error_code"], had_failed)
+        await self.broker.groups.coordinator.wait_loaded()  # a consumer would ask until it is
+        had_failed = self.files.failed is not None
         partitions = [
             {"partition_index": 0, "committed_offset": offset, "committed_leader_epoch": -1, "committed_metadata": ""}
         ]

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 COMPILED_SOURCES := $(wildcard src/barnabas/net/_*.pyx src/barnabas/wire/_*.pyx src/barnabas/wire/_*.pxi src/barnabas/records/_kernel*.pyx src/barnabas/records/_kernel*.pxi src/barnabas/records/_kernel*.h)
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help run run-broker test test-core test-spark explore sim lint format bench docs sanitize clean
+.PHONY: help run run-broker test test-core test-clients test-spark test-pipelines explore sim lint format bench docs sanitize clean
 
 help:
 	@echo "make run         metric monitoring on a broker and on Spark, with a summary (needs Java 17)"
@@ -49,17 +49,22 @@ run:
 run-broker: $(VENV)/.runtime
 	@$(BIN)/python -m barnabas.cli.demo
 
-# Spark's tests have processes of their own: a driver is shared by all tests of its process, and is theirs alone.
-# They mostly wait, for a JVM or for each other, so that the rest runs beside them.
+# Spark's tests have processes of their own: a driver is shared by all tests of its process, and is theirs alone. All
+# four parts wait much, for a JVM or for each other, so that three run at a time; the longest begins first.
 test: lint
-	@echo "tests: two runs at once, about a quarter of an hour; each is shown when it ends"
-	@$(MAKE) --no-print-directory --output-sync=target -j2 test-core test-spark
+	@echo "tests: four parts, three at a time, about a quarter of an hour; each is shown when it ends"
+	@$(MAKE) --no-print-directory --output-sync=target -j3 test-pipelines test-core test-clients test-spark
 
 test-core: $(VENV)/.dev
-	@$(BIN)/pytest -q --ignore=tests/spark --ignore=tests/pipelines
+	@$(BIN)/pytest -q --ignore=tests/compat --ignore=tests/faults --ignore=tests/pipelines --ignore=tests/spark
+
+test-clients: $(VENV)/.dev
+	@$(BIN)/pytest -q tests/compat tests/faults
 
 test-spark: $(VENV)/.dev
 	@$(BIN)/pytest -q tests/spark
+
+test-pipelines: $(VENV)/.dev
 	@$(BIN)/pytest -q tests/pipelines
 
 # Where a test sets its own number of examples, that number stays.

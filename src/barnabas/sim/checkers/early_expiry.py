@@ -35,7 +35,7 @@ def check_early_expiry(history: History) -> Iterator[str]:
             continue
         kept = min(int(text) for text in texts.split("|")) / 1000
         for offset, sent_at in youngest.get(partition, ()):
-            if offset < start and at - sent_at < kept - _SLACK_SECONDS:
+            if offset < start and 0 <= at - sent_at < kept - _SLACK_SECONDS:  # a wiped log gives its offsets again
                 yield (
                     f"{partition} starts at {start} at {at:.3f} s, but offset {offset} was sent at {sent_at:.3f} s "
                     f"and is kept for {kept:g} s"

@@ -6,7 +6,8 @@
 | any other | yes | what was not flushed yet may be lost, from some offset on |
 
 Retention, DeleteRecords and compaction remove records that were kept. A bit that changed at rest excuses everything of
-its partition but showing wrong records. A disk that was replaced with an empty one (`wipe`) excuses whatever was on it.
+its partition but showing wrong records. One in an index excuses nothing: records are found, and kept, without it. A
+disk that was replaced with an empty one (`wipe`) excuses whatever was on it.
 """
 
 from typing import Final
@@ -20,6 +21,11 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 def damaged_paths(history: History) -> list[str]:
     """The directories of partitions in whose files a bit was changed."""
     return [event.details.rpartition("/")[0] for event in history.of(Happened) if event.what == "flip"]
+
+
+def damaged_indexes(history: History) -> list[str]:
+    """The indexes in which a bit was changed. One that nobody has read since may still be wrong at the end."""
+    return [event.details for event in history.of(Happened) if event.what == "flip index"]
 
 
 def damaged_partitions(history: History) -> set[TopicPartition]:

@@ -132,14 +132,24 @@ class Chaos:
         node = self._nodes[broker]
         if node.is_off:
             return
-        self._off_seconds[broker] = off
-        self._note(node.name, "kill")
-        node.kill()
+        await self._kill(broker, off)
         logs = [(path, size) for path, size in node.disk.files() if path.endswith(".log") and size]
         if logs:
-            path, size = logs[int(place * len(logs))]
-            self._note(node.name, "flip", path)
-            node.disk.flip(path, int(place * 7919 * size) % size)
+            self._flip_in_file(node, "flip", *logs[int(place * len(logs))], place)
+
+    async def _flip_indexes(self, broker: int, place: float, off: float) -> None:
+        """A bit of every index changes after a clean stop: nobody but a reader will find out."""
+        node = self._nodes[broker]
+        if node.is_off:
+            return
+        await self._stop(broker, off)
+        for path, size in node.disk.files():
+            if path.endswith((".index", ".timeindex")) and size:
+                self._flip_in_file(node, "flip index", path, size, place)
+
+    def _flip_in_file(self, node: BrokerNode, what: str, path: str, size: int, place: float) -> None:
+        self._note(node.name, what, path)
+        node.disk.flip(path, int(place * 7919 * size) % size)
 
     # The network
 

@@ -301,7 +301,7 @@ def _admin_steps(random: Random, actor: Actor, topics: Sequence[PlannedTopic]) -
 
 
 def _faults(random: Random, seconds: float, actors: Sequence[str], brokers: int) -> list[Fault]:
-    """At least five. Disks are damaged in few histories: damage excuses much."""
+    """At least five. Disks are damaged or replaced in few histories: that excuses much."""
     has_disk_errors = random.random() < 0.4
     has_damage = random.random() < 0.1
     kinds = ["kill", "kill", "power_loss", "crash_at_disk_call", "stop", "pause", "cut", "break", "break", "slow_link"]
@@ -309,14 +309,14 @@ def _faults(random: Random, seconds: float, actors: Sequence[str], brokers: int)
     if has_disk_errors:
         kinds += ["disk_error", "disk_error", "disk_full"]
     if has_damage:
-        kinds += ["flip"]
+        kinds += ["flip", "flip_indexes", "flip_indexes", "wipe"]
     faults = []
     for _ in range(random.randint(5, 9)):
         kind = random.choice(kinds)
         node = random.randrange(brokers) + 1
         arguments: dict[str, object] = {"broker": node}
         match kind:
-            case "kill" | "power_loss" | "stop":
+            case "kill" | "power_loss" | "stop" | "wipe":
                 arguments["off"] = random.choice((0.05, 0.5, 2.0))
             case "crash_at_disk_call":
                 arguments |= {"calls": random.randrange(60), "is_power_loss": random.random() < 0.5, "off": 0.3}
@@ -350,7 +350,7 @@ def _faults(random: Random, seconds: float, actors: Sequence[str], brokers: int)
                 arguments |= {"after_calls": random.randrange(80), "directory": random.randrange(2), "off": 0.5}
             case "disk_full":
                 arguments |= {"room": random.choice((0, 700, 3000)), "seconds": random.choice((1.0, 4.0))}
-            case "flip":
+            case "flip" | "flip_indexes":
                 arguments |= {"place": random.random(), "off": 0.3}
         faults.append(Fault(random.uniform(0.5, seconds), kind, arguments))
     return sorted(faults, key=lambda fault: fault.at)

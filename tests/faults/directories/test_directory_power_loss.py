@@ -152,7 +152,7 @@ def test_power_loss_after_everything_expired_continues_at_the_same_offset(
     end_offset = log.end_offset
     clock.advance(300_000)
     settle(manager, clock, random.randint(1, 6))
-    assert log.log_start_offset == end_offset
+    assert log.expired_before == end_offset
     for _ in range(10):
         again, _ = open_manager(disk.power_loss_image(), clock, [A], config=EXPIRING)
         survived = served(again, ORDERS)
@@ -184,7 +184,7 @@ def test_power_loss_while_the_oldest_segments_expire_keeps_flushed_records(
     manager.run_due_work()
     clock.advance(1_000)
     settle(manager, clock, random.randint(1, 6))
-    assert log.log_start_offset == 6
+    assert log.expired_before == 6
     image = power_loss_within(disk, random.randint(0, 40), lambda: settle(manager, clock, 3))
     again, _ = open_manager(image, clock, [A], config=EXPIRING)
     assert read_values(served(again, ORDERS))[-3:] == [b"a" * 90, b"b" * 90, b"c" * 90]

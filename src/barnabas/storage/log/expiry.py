@@ -2,14 +2,16 @@
 
 `barnabas.storage.log.retention` decides which; their files are removed later (`barnabas.storage.segment.doomed`).
 
-The log starts behind them at once, but each leaves only when a power loss could not take more with it:
+Each leaves only when a power loss could not take more with it:
 
 - the name of a segment that stays is durable: else recovery might find no segment, and begin again at offset 0;
 - that segment begins at or below the recovery point in the checkpoint file: some of those that left may come back and
   leave a gap behind them, and above that point recovery takes a gap for lost records and cuts there. Without it, one
   segment may leave at a time, until the directory is synced: that leaves no gap.
 
-What must wait stays below the log start; housekeeping syncs the directory and tries again a second later.
+The log starts behind those that have left, and not behind those that must wait: after a kill it begins with the first
+segment that is there, and must not begin earlier than somebody has seen. For what waits, housekeeping syncs the
+directory and tries again a second later.
 """
 
 import logging
@@ -46,11 +48,10 @@ def delete_due_segments(log: Log, clock: Clock, *, stored_recovery_point: Offset
             log.roll()
         except DiskFull:
             count -= 1  # the active one stays for now; without the others there is room again
-    if not count:
-        return 0
-    log.delete_records_before(max(log.log_start_offset, log.segments[count].base_offset))
+    log.expired_before = log.segments[count].base_offset
     leaving = _may_leave(log, count, stored_recovery_point)
     if leaving:
+        log.delete_records_before(max(log.log_start_offset, log.segments[leaving].base_offset))
         log.remove_oldest(leaving)
         logger.info("%s: deleted segments: %d (%s)", log.partition, leaving, due.reason)
     return leaving

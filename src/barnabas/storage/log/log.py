@@ -85,6 +85,7 @@ class Log:
         "doomed",
         "end_offset",
         "epochs",
+        "expired_before",
         "failure",
         "high_watermark",
         "log_start_offset",
@@ -133,6 +134,8 @@ class Log:
         self.snapshots = snapshots
         self.names = names
         self.log_start_offset = log_start_offset
+        self.expired_before: Offset = log_start_offset
+        """Segments below it are due to leave, and some may still wait for that (`storage.log.expiry`)."""
         self.high_watermark = log_start_offset
         self.end_offset = end_offset
         self.recovery_point = recovery_point
@@ -390,8 +393,9 @@ class Log:
 
     @property
     def has_expired_segments(self) -> bool:
-        """Whether segments below the log start are still here: they leave as durable names allow it."""
-        return len(self.segments) > 1 and self.segments[1].base_offset <= self.log_start_offset
+        """Whether segments that nobody keeps are still here: they leave as durable names allow it."""
+        kept_from = max(self.log_start_offset, self.expired_before)
+        return len(self.segments) > 1 and self.segments[1].base_offset <= kept_from
 
     @property
     def must_sync_names(self) -> bool:

@@ -99,10 +99,10 @@ def test_retention_takes_old_segments_and_removes_their_files_later(
     manager.run_due_work()
     clock.advance(300_000)
     manager.run_due_work()
-    assert (log.log_start_offset, log.end_offset, len(log.segments)) == (1, 1, 2)
+    assert (log.log_start_offset, log.end_offset, len(log.segments)) == (0, 1, 2)
     clock.advance(1_000)
     manager.run_due_work()
-    assert len(log.segments) == 1, "the name of the new one is durable"
+    assert (log.log_start_offset, len(log.segments)) == (1, 1), "the name of the new one is durable"
     assert [name for name in disk.list(f"{A}/orders-0") if name.endswith(".log.deleted")]
     clock.advance(1_000)
     manager.run_due_work()
@@ -119,10 +119,10 @@ def test_round_over_many_logs_pauses_and_leaves_deleted_ones_out(
     clock.advance(300_000)
     works = manager.due_in_slices(clock.now_ms())
     assert next(works) is None, "the first logs were looked at"
-    assert sum(log.end_offset == log.log_start_offset for log in manager) == RETENTION_LOGS_TOGETHER
+    assert sum(log.has_expired_segments for log in manager) == RETENTION_LOGS_TOGETHER
     manager.delete(partitions[-1])
     rest = list(works)
-    assert all(log.end_offset == log.log_start_offset for log in manager)
+    assert all(log.has_expired_segments for log in manager)
     assert not [work for work in rest if work is not None and str(partitions[-1]) in work.title]  # type: ignore[attr-defined]
     assert manager.offline_directories == []
 
@@ -142,10 +142,10 @@ def test_retention_takes_many_segments_of_a_log_in_slices(clock: ManualClock, ma
     for work in works:
         if work is not None:
             perform(work)
-    assert (len(log.segments), log.log_start_offset) == (2, log.end_offset)
+    assert (len(log.segments), log.log_start_offset) == (2, log.segments[0].base_offset)
     clock.advance(1_000)
     manager.run_due_work()
-    assert len(log.segments) == 1
+    assert (len(log.segments), log.log_start_offset) == (1, log.end_offset)
 
 
 def test_segments_that_had_to_wait_leave_without_a_checkpoint_file(clock: ManualClock) -> None:
@@ -163,6 +163,27 @@ def test_segments_that_had_to_wait_leave_without_a_checkpoint_file(clock: Manual
         clock.advance(1_000)
     assert (len(log.segments), log.log_start_offset) == (1, log.end_offset)
     assert not manager.offline_directories
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_killed_while_segments_wait_to_leave_the_log_starts_where_it_was_seen_to(
+    clock: ManualClock, rounds: int
+) -> None:
+    disk = SimulatedDisk(Random(3), clock=clock)
+    manager, _ = open_manager(disk, clock, [A])
+    log = manager.create(ORDERS, TOPIC_ID, LogConfig(retention_ms=10_000, segment_bytes=200))
+    append(log, *[b"x" * 90] * 5)
+    manager.run_due_work()
+    disk.fail(errno.ENOSPC, operations=["write"], path_pattern="*checkpoint*", times=None)
+    clock.advance(300_000)
+    for _ in range(rounds):
+        manager.run_due_work()
+        clock.advance(1_000)
+    assert log.has_expired_segments
+    reopened, _ = open_manager(disk.kill(), clock, [A])
+    found = reopened.get(ORDERS)
+    assert found is not None
+    assert found.log_start_offset == log.log_start_offset
 
 
 def test_log_start_is_stored_until_deleted_segments_cannot_come_back(

@@ -50,7 +50,8 @@ def test_retention_of_everything_rolls_and_offsets_go_on(small: SimulatedLog) ->
     small.log.advance_high_watermark(12)
     small.clock.advance(100)
     assert expire(small) == 0
-    assert (small.bases, small.log.log_start_offset, small.log.end_offset) == ([0, 4, 8, 12], 12, 12)
+    assert (small.bases, small.log.log_start_offset, small.log.end_offset) == ([0, 4, 8, 12], 0, 12)
+    assert small.log.has_expired_segments
     small.log.flush()
     assert expire(small) == 3
     assert (small.bases, small.log.log_start_offset, small.log.end_offset) == ([12], 12, 12)

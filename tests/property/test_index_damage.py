@@ -97,7 +97,7 @@ def answers_of(log: Log) -> Answers:
     clock = log._clock
     clock.advance(115)  # type: ignore[attr-defined]
     log.flush()
-    delete_due_segments(log, clock, stored_recovery_point=log.recovery_point)
+    delete_due_segments(log, clock, stored_start=log.recovery_point)
     return Answers(reads, times, newest, [segment.base_offset for segment in log.segments])
 
 

@@ -233,7 +233,7 @@ class ModelledLog:
             log.read(log.end_offset + 1, 100)
         kept = [batch for batch in self.remaining() if batch.next_offset <= log.end_offset]
         assert read_all(log) == ([] if truncation.is_restart else kept)
-        assert delete_due_segments(log, self.clock, stored_recovery_point=log.recovery_point) == 0
+        assert delete_due_segments(log, self.clock, stored_start=log.recovery_point) == 0
         plan = log.plan_flush()
         plan.run()
         log.finish_flush(plan)

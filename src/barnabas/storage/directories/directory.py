@@ -360,12 +360,12 @@ class LogDirectory:
         return self._collect(self.high_watermarks, lambda log: log.high_watermark)
 
     def current_start_offsets(self, among: Collection[TopicPartition] | None = None) -> dict[TopicPartition, Offset]:
-        """Only of logs that start within a segment: the others' first segment says it.
+        """Only of logs that start within a segment, or will: the others' first segment says it.
 
         Once its name is durable, and the segments below it have left durably: of a log that is being cut, or of which
         segments were just deleted, a power loss may leave other ones.
         """
-        offsets = self._collect(self.start_offsets, lambda log: log.log_start_offset, among)
+        offsets = self._collect(self.start_offsets, lambda log: log.coming_start_offset, among)
         for partition in tuple(offsets):
             log = self.logs.get(partition)
             if log and not log.is_truncating and offsets[partition] <= log.names.first_offset:

@@ -216,9 +216,11 @@ class Housekeeping:
             deleted = delete_due_segments(
                 log,
                 self._clock,
-                stored_recovery_point=directory.recovery_points.stored.get(log.partition, 0),
+                stored_start=directory.start_offsets.stored.get(log.partition, 0),
                 count_max=SEGMENTS_TOGETHER,
             )
+            if log.has_expired_segments:
+                self.hurry_start_offsets()
             return deleted == SEGMENTS_TOGETHER
         except DiskFailed as error:
             self._on_failure(directory, error)

@@ -5,13 +5,13 @@
 Each leaves only when a power loss could not take more with it:
 
 - the name of a segment that stays is durable: else recovery might find no segment, and begin again at offset 0;
-- that segment begins at or below the recovery point in the checkpoint file: some of those that left may come back and
-  leave a gap behind them, and above that point recovery takes a gap for lost records and cuts there. Without it, one
-  segment may leave at a time, until the directory is synced: that leaves no gap.
+- where the log will start is durable, in the checkpoint file: some of those that left may come back without others
+  between them, and whoever reads there would miss records. Without that, one segment may leave at a time, until the
+  directory is synced: that leaves no gap.
 
 The log starts behind those that have left, and not behind those that must wait: after a kill it begins with the first
-segment that is there, and must not begin earlier than somebody has seen. For what waits, housekeeping syncs the
-directory and tries again a second later.
+segment that is there, and must not begin earlier than somebody has seen. For what waits, housekeeping stores the start,
+syncs the directory and tries again a second later.
 """
 
 import logging
@@ -26,10 +26,10 @@ from barnabas.storage.log.retention import Expiry, due_for_deletion
 logger = logging.getLogger(__name__)
 
 
-def delete_due_segments(log: Log, clock: Clock, *, stored_recovery_point: Offset, count_max: int | None = None) -> int:
+def delete_due_segments(log: Log, clock: Clock, *, stored_start: Offset, count_max: int | None = None) -> int:
     """The oldest first; returns how many segments were taken out of the log.
 
-    `stored_recovery_point` is the log's in the checkpoint file, 0 without one.
+    `stored_start` is where the log starts by the checkpoint file, 0 without one.
     """
     if log.replacement.is_announced or log.is_truncating:
         return 0
@@ -49,7 +49,7 @@ def delete_due_segments(log: Log, clock: Clock, *, stored_recovery_point: Offset
         except DiskFull:
             count -= 1  # the active one stays for now; without the others there is room again
     log.expired_before = log.segments[count].base_offset
-    leaving = _may_leave(log, count, stored_recovery_point)
+    leaving = _may_leave(log, count, stored_start)
     if leaving:
         log.delete_records_before(max(log.log_start_offset, log.segments[leaving].base_offset))
         log.remove_oldest(leaving)
@@ -68,9 +68,9 @@ def _due(log: Log, now_ms: TimestampMs, count_max: int | None) -> Expiry:
     )
 
 
-def _may_leave(log: Log, due_count: int, stored_recovery_point: Offset) -> int:
+def _may_leave(log: Log, due_count: int, stored_start: Offset) -> int:
     """How many of the oldest segments may leave the log now: see the module."""
     segments, names = log.segments, log.names
     named = min(due_count, max(0, segments.slot_of(names.last_offset)))
     without_gap = min(named, 0 if names.has_unsynced_departures(segments) else 1)
-    return max(without_gap, min(named, segments.slot_of(stored_recovery_point)))
+    return max(without_gap, min(named, segments.slot_of(stored_start)))

@@ -394,8 +394,12 @@ class Log:
     @property
     def has_expired_segments(self) -> bool:
         """Whether segments that nobody keeps are still here: they leave as durable names allow it."""
-        kept_from = max(self.log_start_offset, self.expired_before)
-        return len(self.segments) > 1 and self.segments[1].base_offset <= kept_from
+        return len(self.segments) > 1 and self.segments[1].base_offset <= self.coming_start_offset
+
+    @property
+    def coming_start_offset(self) -> Offset:
+        """Where the log starts when everything has left that nobody keeps."""
+        return max(self.log_start_offset, min(self.expired_before, self.high_watermark))
 
     @property
     def must_sync_names(self) -> bool:

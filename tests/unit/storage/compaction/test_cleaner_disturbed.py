@@ -25,10 +25,10 @@ def test_retention_waits_while_new_segments_are_announced(accounts: CompactedLog
     pieces = accounts.pieces()
     next(pieces)
     assert any(name.endswith(".swap") for name in suffixed_names(accounts))
-    assert delete_due_segments(accounts.log, accounts.clock, stored_recovery_point=accounts.log.recovery_point) == 0
+    assert delete_due_segments(accounts.log, accounts.clock, stored_start=accounts.log.recovery_point) == 0
     next(pieces)
     assert not any(name.endswith(".swap") for name in suffixed_names(accounts))
-    assert delete_due_segments(accounts.log, accounts.clock, stored_recovery_point=accounts.log.recovery_point) > 0
+    assert delete_due_segments(accounts.log, accounts.clock, stored_start=accounts.log.recovery_point) > 0
     accounts.log.check_invariants()
 
 
@@ -70,7 +70,7 @@ def test_segment_deleted_before_the_worker_opens_it_drops_the_work(accounts: Com
     work = accounts.cleaner.next_job([accounts.log])
     assert work is not None
     accounts.clock.advance(100)
-    assert delete_due_segments(accounts.log, accounts.clock, stored_recovery_point=accounts.log.recovery_point) == 1
+    assert delete_due_segments(accounts.log, accounts.clock, stored_start=accounts.log.recovery_point) == 1
     perform(work)
     assert accounts.failures == []
     assert accounts.compact() == 0

@@ -9,7 +9,7 @@ from tests.support.simulated_log import SimulatedLog, code_of, filled, restart, 
 
 def expire(orders: SimulatedLog) -> int:
     """With a checkpoint file that is up to date."""
-    return delete_due_segments(orders.log, orders.clock, stored_recovery_point=orders.log.recovery_point)
+    return delete_due_segments(orders.log, orders.clock, stored_start=orders.log.recovery_point)
 
 
 def test_delete_records_above_the_high_watermark_is_refused(orders: SimulatedLog) -> None:
@@ -99,7 +99,7 @@ def expired(orders: SimulatedLog, start: int) -> SimulatedLog:
 
 def test_no_segment_leaves_a_log_that_was_never_flushed(small: SimulatedLog) -> None:
     expired(small, 9)
-    assert delete_due_segments(small.log, small.clock, stored_recovery_point=12) == 0
+    assert delete_due_segments(small.log, small.clock, stored_start=12) == 0
     assert small.bases == [0, 4, 8]
     assert small.log.has_expired_segments
     assert small.log.must_sync_names
@@ -111,21 +111,21 @@ def test_segments_before_the_newest_with_a_durable_name_leave(small: SimulatedLo
     filled(small, 2)
     small.log.advance_high_watermark(12)
     small.log.delete_records_before(9)
-    assert delete_due_segments(small.log, small.clock, stored_recovery_point=12) == 1
+    assert delete_due_segments(small.log, small.clock, stored_start=12) == 1
     assert small.bases == [4, 8]
     small.log.flush()
-    assert delete_due_segments(small.log, small.clock, stored_recovery_point=12) == 1
+    assert delete_due_segments(small.log, small.clock, stored_start=12) == 1
     assert not small.log.has_expired_segments
 
 
-def test_segments_above_the_stored_recovery_point_leave_one_for_each_sync(small: SimulatedLog) -> None:
+def test_segments_above_the_stored_start_leave_one_for_each_sync(small: SimulatedLog) -> None:
     expired(small, 9)
     small.log.flush()
-    assert delete_due_segments(small.log, small.clock, stored_recovery_point=0) == 1
-    assert delete_due_segments(small.log, small.clock, stored_recovery_point=3) == 0
+    assert delete_due_segments(small.log, small.clock, stored_start=0) == 1
+    assert delete_due_segments(small.log, small.clock, stored_start=3) == 0
     assert small.log.must_sync_names
     small.log.flush()
-    assert delete_due_segments(small.log, small.clock, stored_recovery_point=3) == 1
+    assert delete_due_segments(small.log, small.clock, stored_start=3) == 1
     assert small.bases == [8]
     assert not small.log.must_sync_names
 
@@ -137,7 +137,7 @@ def test_failed_or_cancelled_flush_makes_no_name_durable(small: SimulatedLog) ->
     cancelled = small.log.plan_flush()
     cancelled.cancel()
     small.log.finish_flush(cancelled)
-    assert delete_due_segments(small.log, small.clock, stored_recovery_point=12) == 0
+    assert delete_due_segments(small.log, small.clock, stored_start=12) == 0
 
 
 def test_segment_rolled_after_a_plan_was_made_is_not_covered_by_it(small: SimulatedLog) -> None:

@@ -96,7 +96,7 @@ def test_slice_outlives_deletion_and_closing(small: SimulatedLog) -> None:
     small.log.advance_high_watermark(8)
     small.log.delete_records_before(8)
     small.log.flush()
-    assert delete_due_segments(small.log, small.clock, stored_recovery_point=small.log.recovery_point) == 2
+    assert delete_due_segments(small.log, small.clock, stored_start=small.log.recovery_point) == 2
     small.clock.advance(100)
     for remove in small.log.doomed.take(small.clock.now_ms()):
         remove()

@@ -66,7 +66,7 @@ def test_truncation_below_the_first_segment_begins_anew(small: SimulatedLog) -> 
     small.log.advance_high_watermark(12)
     small.log.delete_records_before(8)
     small.log.flush()
-    assert delete_due_segments(small.log, small.clock, stored_recovery_point=small.log.recovery_point) == 2
+    assert delete_due_segments(small.log, small.clock, stored_start=small.log.recovery_point) == 2
     truncate(small.log, 3)
     assert (small.bases, small.log.log_start_offset, small.log.end_offset) == ([3], 3, 3)
 

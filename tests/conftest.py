@@ -6,6 +6,8 @@ import signal
 import pytest
 from hypothesis import settings
 
+from tests.support.zookeeper_fixtures import zookeeper, zookeeper_program, zookeeper_server  # noqa: F401 - fixtures
+
 # A slow machine must not fail a property test, and a run that turns red must be about the change that it tests: the
 # usual run draws the same examples every time. `make explore` looks for new ones, ten times as many.
 settings.register_profile("barnabas", deadline=None, derandomize=True)

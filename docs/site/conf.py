@@ -26,6 +26,7 @@ NAVIGATION = {
     "Concepts": ["docs/concepts", "docs/ARCHITECTURE"],
     "Guides": [
         "docs/broker",
+        "docs/zookeeper",
         "docs/groups",
         "docs/spark",
         "docs/spark-sink",
@@ -37,7 +38,7 @@ NAVIGATION = {
         "docs/log-tools",
         "deploy/README",
     ],
-    "Reference": ["docs/commands", "docs/settings", "docs/metrics"],
+    "Reference": ["docs/commands", "docs/settings", "docs/metrics", "docs/zookeeper-layout"],
     "Decisions": ["docs/decisions/README"],
     "Project": ["CONTRIBUTING", "docs/simulation", "docs/simulation-scenarios", "CHANGELOG", "benchmarks/README"],
 }

@@ -31,7 +31,7 @@ async def _use(servers: ZooKeeperServers) -> None:
 async def _sync_shows_what_another_server_acknowledged(servers: ZooKeeperServers) -> None:
     sessions = [await ZooKeeperStore.open(ZooKeeperOptions(node.address.client_address)) for node in servers.nodes]
     await sessions[0].create("/a")
-    for number in range(60):
+    for number in range(30):
         writer, reader = sessions[number % 3], sessions[(number + 1) % 3]
         await writer.set("/a", str(number).encode())
         await reader.sync()

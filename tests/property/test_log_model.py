@@ -267,7 +267,7 @@ class LogMachine(ModelledLog, RuleBasedStateMachine):
     def delete_due_segments(self) -> None:
         log, start = self.log, self.log.log_start_offset
         bases = [segment.base_offset for segment in self.log.segments]
-        succeeded = self.attempt(lambda: delete_due_segments(log, self.clock, stored_recovery_point=log.recovery_point))
+        succeeded = self.attempt(lambda: delete_due_segments(log, self.clock, stored_start=log.recovery_point))
         if self.log is not log:
             return
         self.settle(has_failed=not succeeded)

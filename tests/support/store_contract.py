@@ -1,87 +1,39 @@
-"""What every `MetadataStore` must do. An implementation subclasses `StoreContract` and says how to open sessions.
+"""What every `MetadataStore` must do.
 
-Events may arrive a little later than the write that caused them was acknowledged, but never after the answer to a later
-read of the same session: `Recorder.settled` reads once and returns what has come.
+| class | what it is about |
+|---|---|
+| `StoreContract` (here) | nodes, versions, transactions, sizes, order; with the two below |
+| `WatchContract` (store_contract_watches.py) | watches |
+| `EphemeralContract` (store_contract_sessions.py) | ephemerals, and sessions that are closed |
+| `InterruptionContract` (store_contract_sessions.py) | sessions that are suspended or expire, and unknown outcomes |
+
+An implementation subclasses `StoreContract` and `InterruptionContract`, and says how to open sessions and what may
+happen to them: its `Ensemble` (store_scenario.py).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Protocol
 
 import pytest
 
-from barnabas.metadata.errors import (
-    BadVersion,
-    InvalidPath,
-    NoChildrenForEphemerals,
-    NodeExists,
-    NoNode,
-    NotEmpty,
-    SessionLost,
-    StoreError,
-)
+from barnabas.metadata.errors import BadVersion, InvalidPath, NodeExists, NoNode, NotEmpty, StoreError, WriteTooLarge
+from barnabas.metadata.limits import OPERATION_BYTES, WRITE_BYTES_MAX
 from barnabas.metadata.store import (
     NO_OWNER,
     Check,
     Create,
     Delete,
-    EventType,
     MetadataStore,
     SessionState,
     SetData,
     Stat,
-    WatchEvent,
     ensure_paths,
 )
+from tests.support.store_contract_sessions import EphemeralContract
+from tests.support.store_contract_watches import WatchContract
+from tests.support.store_scenario import Ensemble, Recorder, scenario
 
 
-class Ensemble(Protocol):
-    """Something that sessions can be opened on; they all see the same tree."""
-
-    async def session(self) -> MetadataStore: ...
-
-
-class Recorder:
-    """A watch that keeps its events."""
-
-    def __init__(self, store: MetadataStore) -> None:
-        self._store = store
-        self._events: list[WatchEvent] = []
-
-    def __call__(self, event: WatchEvent) -> None:
-        self._events.append(event)
-
-    async def settled(self) -> list[tuple[EventType, str]]:
-        await self._store.exists("/")
-        events, self._events = self._events, []
-        return [(event.type, event.path) for event in events]
-
-
-Scenario = Callable[["StoreContract", Ensemble], Awaitable[None]]
-
-
-def scenario(test: Scenario) -> Callable[["StoreContract", Path], None]:
-    """Runs an async test method with a new, empty ensemble."""
-
-    def run(self: "StoreContract", tmp_path: Path) -> None:
-        async def main() -> None:
-            async with self.ensemble(tmp_path) as ensemble:
-                await test(self, ensemble)
-
-        asyncio.run(main())
-
-    run.__name__ = test.__name__  # type: ignore[attr-defined]
-    return run
-
-
-class StoreContract:
-    @asynccontextmanager
-    async def ensemble(self, directory: Path) -> AsyncIterator[Ensemble]:
-        raise NotImplementedError
-        yield
-
+class StoreContract(WatchContract, EphemeralContract):
     # Nodes and versions
 
     @scenario
@@ -327,180 +279,31 @@ class StoreContract:
         assert positions == sorted(set(positions))
         assert (await store.get("/a")).data == b"49"
 
-    # Ephemerals and sessions
+    # Sizes
 
     @scenario
-    async def test_ephemerals_go_with_their_session(self, ensemble: Ensemble) -> None:
-        mine, other = await ensemble.session(), await ensemble.session()
-        await mine.create("/a")
-        await mine.create("/a/e", b"x", ephemeral=True)
-        sequential = await mine.create("/a/s-", ephemeral=True, sequential=True)
-        await other.create("/a/other", ephemeral=True)
-        assert (await other.get("/a/e")).stat.ephemeral_owner == mine.session_id
-        assert mine.session_id != other.session_id
-        recorder = Recorder(other)
-        await other.get("/a/e", recorder)
-        await mine.close()
-        assert await other.children("/a") == ["other"]
-        assert await recorder.settled() == [(EventType.DELETED, "/a/e")]
-        assert await other.create("/a/s-", sequential=True) > sequential
-
-    @scenario
-    async def test_ephemeral_has_no_children(self, ensemble: Ensemble) -> None:
+    async def test_largest_node_is_written_and_read_back(self, ensemble: Ensemble) -> None:
         store = await ensemble.session()
-        await store.create("/e", ephemeral=True)
-        with pytest.raises(NoChildrenForEphemerals):
-            await store.create("/e/child")
-        await store.delete("/e")
-        await store.create("/e")
-        await store.create("/e/child")
+        largest = b"x" * (WRITE_BYTES_MAX - OPERATION_BYTES - len("/a"))
+        await store.create("/a", largest)
+        assert (await store.get("/a")).data == largest
+        await store.set("/a", largest[::-1])
+        await store.multi([Delete("/a"), Check("/")])
 
     @scenario
-    async def test_closed_session_refuses_and_says_so(self, ensemble: Ensemble) -> None:
-        store, other = await ensemble.session(), await ensemble.session()
+    async def test_write_that_is_too_large_is_refused_and_the_session_lives(self, ensemble: Ensemble) -> None:
+        store = await ensemble.session()
         states: list[SessionState] = []
         store.add_session_listener(states.append)
-        recorder = Recorder(other)
-        await store.children("/", recorder)
-        assert store.state is SessionState.CONNECTED
-        await store.close()
-        await store.close()
-        assert store.state is SessionState.LOST
-        assert states == [SessionState.LOST]
-        for attempt in (store.get("/"), store.exists("/"), store.children("/"), store.create("/a")):
-            with pytest.raises(SessionLost):
+        await store.create("/a")
+        too_much = b"x" * (WRITE_BYTES_MAX - OPERATION_BYTES - len("/a") + 1)
+        halves = [SetData("/a", too_much[: len(too_much) // 2]), Create("/b", too_much[: len(too_much) // 2 + 1])]
+        for attempt in (store.set("/a", too_much), store.create("/b", too_much), store.multi(halves)):
+            with pytest.raises(WriteTooLarge, match="the limit is 1,048,575") as caught:
                 await attempt
-        await other.create("/a")
-        assert await recorder.settled() == []
-
-    @scenario
-    async def test_another_session_may_delete_an_ephemeral(self, ensemble: Ensemble) -> None:
-        mine, other = await ensemble.session(), await ensemble.session()
-        await mine.create("/e", b"mine", ephemeral=True)
-        await other.delete("/e", 0)
-        await other.create("/e", b"other", ephemeral=True)
-        await mine.close()
-        assert (await other.get("/e")).data == b"other"
-
-    # Watches
-
-    @scenario
-    async def test_data_watch_is_called_once(self, ensemble: Ensemble) -> None:
-        store, other = await ensemble.session(), await ensemble.session()
-        await store.create("/a")
-        recorder = Recorder(store)
-        await store.get("/a", recorder)
-        await store.exists("/a", recorder)
-        await other.set("/a", b"1")
-        await other.set("/a", b"2")
-        await store.get("/a")
-        assert await recorder.settled() == [(EventType.CHANGED, "/a")]
-        await store.get("/a", recorder)
-        await store.delete("/a")
-        await store.create("/a")
-        assert await recorder.settled() == [(EventType.DELETED, "/a")]
-
-    @scenario
-    async def test_exists_watch_waits_for_creation(self, ensemble: Ensemble) -> None:
-        store, other = await ensemble.session(), await ensemble.session()
-        recorder = Recorder(store)
-        assert await store.exists("/a", recorder) is None
-        await other.create("/b")
-        assert await recorder.settled() == []
-        await other.create("/a")
-        await other.set("/a", b"1")
-        await store.exists("/a")
-        assert await recorder.settled() == [(EventType.CREATED, "/a")]
-
-    @scenario
-    async def test_failed_reads_leave_no_watch(self, ensemble: Ensemble) -> None:
-        store = await ensemble.session()
-        recorder = Recorder(store)
-        for attempt in (store.get("/a", recorder), store.children("/a", recorder)):
-            with pytest.raises(NoNode):
-                await attempt
-        assert await store.get_many(["/a"], recorder) == [None]
-        await store.create("/a")
-        await store.create("/a/b")
-        await store.set("/a", b"1")
-        assert await recorder.settled() == []
-
-    @scenario
-    async def test_children_watch_tells_of_children_only(self, ensemble: Ensemble) -> None:
-        store, other = await ensemble.session(), await ensemble.session()
-        await store.create("/a")
-        recorder = Recorder(store)
-        await store.children("/a", recorder)
-        await other.set("/a", b"1")
-        await other.create("/b")
-        assert await recorder.settled() == []
-        await other.create("/a/b")
-        await other.create("/a/c")
-        await store.children("/a")
-        assert await recorder.settled() == [(EventType.CHILDREN, "/a")]
-        await store.children("/a", recorder)
-        await other.create("/a/b/deeper")
-        await other.set("/a/b", b"1")
-        assert await recorder.settled() == []
-        await other.delete("/a/c")
-        await store.children("/a")
-        assert await recorder.settled() == [(EventType.CHILDREN, "/a")]
-
-    @scenario
-    async def test_children_watch_tells_of_the_nodes_end(self, ensemble: Ensemble) -> None:
-        store = await ensemble.session()
-        await store.create("/a")
-        recorder = Recorder(store)
-        await store.children("/a", recorder)
-        await store.delete("/a")
-        assert await recorder.settled() == [(EventType.DELETED, "/a")]
-
-    @scenario
-    async def test_get_many_watches_each_node(self, ensemble: Ensemble) -> None:
-        store = await ensemble.session()
-        for path in ("/a", "/b", "/c"):
-            await store.create(path)
-        recorder = Recorder(store)
-        await store.get_many(["/a", "/b", "/c"], recorder)
-        await store.multi([SetData("/c", b"1"), Delete("/a")])
-        assert sorted(await recorder.settled(), key=lambda event: event[1]) == [
-            (EventType.DELETED, "/a"),
-            (EventType.CHANGED, "/c"),
-        ]
-        await store.set("/b", b"1")
-        assert await recorder.settled() == [(EventType.CHANGED, "/b")]
-
-    @scenario
-    async def test_watch_is_called_before_its_session_reads_the_change(self, ensemble: Ensemble) -> None:
-        store, other = await ensemble.session(), await ensemble.session()
-        await store.create("/a", b"0")
-        events: list[WatchEvent] = []
-        await store.get("/a", events.append)
-        write = asyncio.ensure_future(other.set("/a", b"1"))
-        while (await store.get("/a")).data == b"0":
-            assert events == []
-            await asyncio.sleep(0)
-        assert events == [WatchEvent(EventType.CHANGED, "/a")]
-        await write
-
-    @scenario
-    async def test_no_change_falls_between_read_and_watch(self, ensemble: Ensemble) -> None:
-        """A reader that always watches what it reads ends with the last value."""
-        reader, writer = await ensemble.session(), await ensemble.session()
-        await writer.create("/a", b"0")
-        is_due = asyncio.Event()
-        seen: list[bytes] = []
-
-        async def follow() -> None:
-            while not seen or seen[-1] != b"40":
-                is_due.clear()
-                seen.append((await reader.get("/a", lambda _event: is_due.set())).data)
-                if seen[-1] != b"40":
-                    await is_due.wait()
-
-        async def change() -> None:
-            for number in range(1, 41):
-                await writer.set("/a", str(number).encode())
-
-        await asyncio.wait_for(asyncio.gather(follow(), change()), 30)
-        assert [int(value) for value in seen] == sorted({int(value) for value in seen})
+            assert caught.value.path in ("/a", "/b")
+        assert caught.value.path == "/b", "the largest of them"
+        with pytest.raises(WriteTooLarge):
+            await store.multi([Create(f"/{number}-{'é' * 100}") for number in range(3000)])
+        assert await store.children("/") == ["a"]
+        assert states == []

@@ -48,8 +48,9 @@ from barnabas.broker.parts import BrokerParts, system_parts
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.groups.measures import measure_group_states
+from barnabas.metadata.foreign_brokers import refuse_foreign_brokers
 from barnabas.metadata.identity import register_broker
-from barnabas.metadata.znodes import BrokerRegistration, Endpoint
+from barnabas.metadata.znodes import BARNABAS, BARNABAS_VERSIONS, BrokerRegistration, Endpoint
 from barnabas.net.server import Listener, ServerOptions
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.tick import AppendTick
@@ -240,6 +241,7 @@ class Broker:
 
         stack.push_async_callback(stop_serving)  # last to start, first to stop
         listeners = tuple([await core.server.listen(spec) for spec in settings.config.listeners])
+        await refuse_foreign_brokers(cluster.store)
         await register_broker(cluster.store, self._registration(node_id, listeners))
         await core.replicas.wait_for(lambda image: node_id in image.brokers)
         core.server.accept(dispatcher.connect)  # not before: a client's first question is who the brokers are
@@ -269,6 +271,7 @@ class Broker:
             tuple(endpoints),
             rack=self.settings.config.broker_rack,
             timestamp_ms=self._parts.clock.now_ms(),
+            features={BARNABAS: BARNABAS_VERSIONS},
         )
 
     # -- ending --------------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "config": "config",
     "cluster": "cluster",
     "metadata": "metadata",
+    "zookeeper": "zookeeper.zookeeper_commands",
     "log": "log.log_commands",
     "pipeline": "pipeline.pipeline_commands",
     "produce": "records.produce",

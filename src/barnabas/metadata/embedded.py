@@ -45,7 +45,8 @@ from barnabas.base.filesystem import FileSystem
 from barnabas.base.logs import RepeatedWarning
 from barnabas.base.tasks import Tasks
 from barnabas.metadata.embedded_session import EmbeddedSession
-from barnabas.metadata.errors import SessionLost, StoreError
+from barnabas.metadata.errors import OutcomeUnknown, SessionLost, SessionSuspended, StoreError
+from barnabas.metadata.paths import ROOT
 from barnabas.metadata.store import Create, Delete, Operation, Result, SessionState
 from barnabas.metadata.table import MemoryTable, NodeTable, SqliteTable
 from barnabas.metadata.tree import Draft, Tree, TreeNode, WriteContext
@@ -217,7 +218,7 @@ class EmbeddedMetadata:
                 self._become_lost(error)
                 return
             except BaseException:  # our bug, or the loop stops: nobody may wait for an answer for ever
-                self._end_all(SessionLost("the metadata store stopped in the middle of a write"), group)
+                self._end_all(group, "the metadata store stopped in the middle of a write")
                 raise
         for outcome in outcomes:
             if outcome.write.answer.done():  # the caller was cancelled meanwhile
@@ -265,7 +266,7 @@ class EmbeddedMetadata:
         """Makes these durable, and what there was no space for before."""
         async with self._committing:
             if self.is_lost:  # while this waited for its turn
-                raise SessionLost(f"the metadata store has failed: {self._failure}")
+                raise SessionSuspended(f"the metadata store has failed: {self._failure}")
             await self._block(self._table.commit, zxid, {**self._unsaved, **nodes})
             self._unsaved.clear()
         self._become_sound()
@@ -282,7 +283,7 @@ class EmbeddedMetadata:
             self._fail(error)
             for session in list(self._sessions):
                 session.change_state(SessionState.SUSPENDED)
-            self._refuse_queue(SessionLost(f"the metadata store has failed: {error}"))
+            self._refuse_queue(SessionSuspended(f"the metadata store has failed: {error}"))
 
     def _become_sound(self) -> None:
         if self._failure is None:
@@ -322,13 +323,14 @@ class EmbeddedMetadata:
             self._unsaved.clear()
         self._become_sound()
 
-    def _end_all(self, reason: SessionLost, group: Sequence[_Write]) -> None:
-        """The store stops: all waiting callers get `reason`."""
-        _refuse(group, reason)
+    def _end_all(self, group: Sequence[_Write], reason: str) -> None:
+        """The store stops: whoever waits is told, also that the outcome of the group is unknown."""
+        for write in group:
+            _refuse([write], OutcomeUnknown(write.operations[0].path if write.operations else ROOT, reason))
         sessions, self._sessions = self._sessions, []
         for session in sessions:
             session.lose()
-        self._refuse_queue(reason)
+        self._refuse_queue(SessionLost(reason))
 
     def _refuse_queue(self, reason: SessionLost) -> None:
         waiting = [write for write in self._queue if write.operations is not None]

@@ -1,14 +1,15 @@
 """One session of the embedded store: a `MetadataStore` that reads the tree in memory and hands its writes over.
 
-While the store is lost, its sessions are suspended: they refuse everything with `SessionLost`, and go on with their
-ephemerals and watches when it is back.
+While the store is lost, its sessions are suspended: they refuse everything with `SessionSuspended`, and go on with
+their ephemerals, but without their watches, when it is back.
 """
 
 import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from barnabas.metadata.errors import NoNode, SessionLost
+from barnabas.metadata.errors import NoNode, SessionLost, SessionSuspended
+from barnabas.metadata.limits import check_size
 from barnabas.metadata.paths import check_path
 from barnabas.metadata.store import (
     ANY_VERSION,
@@ -105,7 +106,12 @@ class EmbeddedSession:
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         self._require_connected()
+        check_size(operations)
         return await self._store.submit(self, operations)
+
+    async def sync(self) -> None:
+        """All sessions read the same tree."""
+        self._require_connected()
 
     async def close(self) -> None:
         if self._state is not SessionState.LOST:
@@ -115,11 +121,12 @@ class EmbeddedSession:
 
     def lose(self) -> None:
         """No operation is accepted any more and no watch is called; those that wait are still done."""
-        self.watches.clear()
         self.change_state(SessionState.LOST)
 
     def change_state(self, state: SessionState) -> None:
         """Tells the listeners."""
+        if state is not SessionState.CONNECTED:
+            self.watches.clear()
         self._state = state
         for listener in list(self._listeners):
             listener(state)
@@ -137,4 +144,5 @@ class EmbeddedSession:
     def _require_connected(self) -> None:
         if self._state is not SessionState.CONNECTED:
             why = "" if self._store.problem is None else f": {self._store.problem}"
-            raise SessionLost(f"this session of the metadata store is {self._state.value}{why}")
+            error = SessionSuspended if self._state is SessionState.SUSPENDED else SessionLost
+            raise error(f"this session of the metadata store is {self._state.value}{why}")

@@ -7,7 +7,7 @@ Lookups are dictionary or tuple accesses: nothing is copied or searched for a re
 mappings.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, Generic, TypeAlias, TypeVar
@@ -40,10 +40,20 @@ class RegisteredBroker:
     epoch: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
+    previous_epoch: int | None = None
+    intact_since: int | None = None
+    """As in its registration: what the controller needs to know of its past."""
 
     @classmethod
     def of(cls, registration: BrokerRegistration, epoch: int) -> "RegisteredBroker":
-        return cls(registration.broker_id, epoch, registration.endpoints, registration.rack)
+        return cls(
+            registration.broker_id,
+            epoch,
+            registration.endpoints,
+            registration.rack,
+            registration.previous_epoch,
+            registration.intact_since,
+        )
 
     def endpoint(self, listener: str) -> Endpoint | None:
         for endpoint in self.endpoints:
@@ -66,6 +76,11 @@ class Partition:
     partition_epoch: int = -1
     """The version of the state node: a leader names it when it changes the ISR."""
     is_recovering: bool = False
+    isr_epochs: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    elr_epochs: tuple[int, ...] = ()
+    min_insync_replicas: int | None = None
+    """These four as in the state node."""
 
     @classmethod
     def of(
@@ -84,10 +99,28 @@ class Partition:
             state.isr,
             version,
             state.is_recovering,
+            state.isr_epochs,
+            state.elr,
+            state.elr_epochs,
+            state.min_insync_replicas,
         )
 
     def with_state(self, state: PartitionState | None, version: int = -1) -> "Partition":
         return Partition.of(self.index, self, state, version)
+
+    def led_by(self, leader: int, controller_epoch: int, isr_epochs: tuple[int, ...]) -> PartitionState:
+        """The state of its next leadership."""
+        return PartitionState(
+            leader,
+            self.leader_epoch + 1,
+            self.isr,
+            controller_epoch,
+            is_recovering=self.is_recovering,
+            isr_epochs=isr_epochs,
+            elr=self.elr,
+            elr_epochs=self.elr_epochs,
+            min_insync_replicas=self.min_insync_replicas,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +162,15 @@ class TopicChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionsChanged:
+    """Some partitions of a topic that is there, and stays the same otherwise."""
+
+    name: str
+    topic_id: UUID
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TopicRemoved:
     name: str
 
@@ -158,6 +200,7 @@ Change: TypeAlias = (
     BrokerChanged
     | BrokerRemoved
     | TopicChanged
+    | PartitionsChanged
     | TopicRemoved
     | TopicConfigsChanged
     | BrokerConfigsChanged
@@ -207,10 +250,30 @@ class ClusterImage:
 
     def apply(self, changes: Iterable[Change]) -> "ClusterImage":
         """The next image; this one when nothing is different."""
+        return self.follow(changes)[0]
+
+    def follow(self, changes: Iterable[Change]) -> tuple["ClusterImage", list[Change]]:
+        """The next image, and those of the changes that made a difference."""
         draft = _Draft(self)
-        for change in changes:
-            draft.apply(change)
-        return draft.image()
+        made = [change for change in changes if draft.apply(change)]
+        return draft.image(), made
+
+    def replaced_by(self, changes: Iterable[Change]) -> "ClusterImage":
+        """The image that these changes make of nothing. What it has in common with this one stays the same object."""
+        whole = ClusterImage().apply(changes)
+        gone: list[Change] = [BrokerRemoved(broker_id) for broker_id in self.brokers if broker_id not in whole.brokers]
+        gone += [TopicRemoved(name) for name in self.topics if name not in whole.topics]
+        gone += [TopicConfigsChanged(name, {}) for name in self.topic_configs if name not in whole.topic_configs]
+        gone += [BrokerConfigsChanged(owner, {}) for owner in self.broker_configs if owner not in whole.broker_configs]
+        return self.apply([*gone, *whole.as_changes()])
+
+    def as_changes(self) -> Iterator[Change]:
+        """What makes this image of nothing."""
+        yield ControllerChanged(self.controller_id)
+        yield from map(BrokerChanged, self.brokers.values())
+        yield from map(TopicChanged, self.topics.values())
+        yield from (TopicConfigsChanged(name, configs) for name, configs in self.topic_configs.items())
+        yield from (BrokerConfigsChanged(owner, configs) for owner, configs in self.broker_configs.items())
 
     def check_invariants(self) -> None:
         for topic_id, topic in self.topics_by_id.items():
@@ -234,16 +297,17 @@ class _CopyOnWrite(Generic[_Key, _Value]):
         self.current = before
         self._own: dict[_Key, _Value] | None = None
 
-    def put(self, key: _Key, value: _Value | None) -> None:
-        """None takes the entry away."""
+    def put(self, key: _Key, value: _Value | None) -> bool:
+        """None takes the entry away. Whether that made a difference."""
         if self.current.get(key) == value:
-            return
+            return False
         if self._own is None:
             self.current = self._own = dict(self.current)
         if value is None:
             del self._own[key]
         else:
             self._own[key] = value
+        return True
 
 
 class _Draft:
@@ -260,22 +324,29 @@ class _Draft:
         self.topic_configs = _CopyOnWrite(image.topic_configs)
         self.broker_configs = _CopyOnWrite(image.broker_configs)
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: Change) -> bool:
+        """Whether that made a difference."""
         match change:
             case TopicChanged(topic):
-                self._replace_topic(topic.name, topic)
+                return self._replace_topic(topic.name, topic)
+            case PartitionsChanged(name, topic_id, partitions):
+                known = self.topics.current.get(name)
+                if known is None or known.id != topic_id:
+                    return False
+                return self._replace_topic(name, known.with_partitions(partitions))
             case TopicRemoved(name):
-                self._replace_topic(name, None)
+                return self._replace_topic(name, None)
             case BrokerChanged(broker):
-                self.brokers.put(broker.id, broker)
+                return self.brokers.put(broker.id, broker)
             case BrokerRemoved(broker_id):
-                self.brokers.put(broker_id, None)
+                return self.brokers.put(broker_id, None)
             case TopicConfigsChanged(name, configs):
-                self.topic_configs.put(name, configs or None)
+                return self.topic_configs.put(name, configs or None)
             case BrokerConfigsChanged(owner, configs):
-                self.broker_configs.put(owner, configs or None)
+                return self.broker_configs.put(owner, configs or None)
             case ControllerChanged(controller_id):
-                self.controller_id = controller_id
+                before, self.controller_id = self.controller_id, controller_id
+                return before != controller_id
 
     def image(self) -> ClusterImage:
         image = ClusterImage(
@@ -292,13 +363,14 @@ class _Draft:
         )
         return self._before if is_same else image
 
-    def _replace_topic(self, name: str, topic: Topic | None) -> None:
+    def _replace_topic(self, name: str, topic: Topic | None) -> bool:
         old = self.topics.current.get(name)
         if old == topic:
-            return
+            return False
         self.topics.put(name, topic)
         # A name may come back with another id, and an id belongs to the last topic that had it.
         if old is not None and self.topics_by_id.current.get(old.id) is old:
             self.topics_by_id.put(old.id, None)
         if topic is not None:
             self.topics_by_id.put(topic.id, topic)
+        return True

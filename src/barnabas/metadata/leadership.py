@@ -27,9 +27,7 @@ async def raise_leader_epochs(controllership: Controllership, image: ClusterImag
         for one in topic.partitions:
             if one.leader != broker_id:
                 continue
-            state = PartitionState(
-                one.leader, one.leader_epoch + 1, one.isr, controllership.epoch, is_recovering=one.is_recovering
-            )
+            state = one.led_by(one.leader, controllership.epoch, one.isr_epochs)
             data = alike.get(state)
             if data is None:
                 data = alike[state] = state.encode()

@@ -29,6 +29,7 @@ from barnabas.metadata.image import (
     ClusterImage,
     ControllerChanged,
     Partition,
+    PartitionsChanged,
     RegisteredBroker,
     Topic,
     TopicChanged,
@@ -171,7 +172,7 @@ class ClusterReader:
         async for one, state, version in self._get_states(wanted):
             partition = image.topics[one.topic].partitions[one.partition]
             partitions.setdefault(one.topic, []).append(partition.with_state(state, version))
-        return [TopicChanged(image.topics[name].with_partitions(changed)) for name, changed in partitions.items()]
+        return [PartitionsChanged(name, image.topics[name].id, tuple(changed)) for name, changed in partitions.items()]
 
     async def _get_states(
         self, wanted: Iterable[TopicPartition]

@@ -1,21 +1,40 @@
 """The cluster's state as everybody above sees it: a tree of small nodes, shaped like ZooKeeper's.
 
-`barnabas.metadata.embedded` implements it in process for a broker on its own. An object that implements
-`MetadataStore` is one session. What every implementation promises (tests/support/store_contract.py checks it):
+`barnabas.metadata.embedded` implements it in process for a broker on its own, `barnabas.metadata.zookeeper` for many
+brokers. What every implementation promises (tests/support/store_contract.py has the tests):
 
+- **Sessions.** An object that implements `MetadataStore` is one session, and its end is final: whoever wants to go on
+  opens another one.
+
+  ```
+                 connection lost
+      CONNECTED ────────────────▶ SUSPENDED ──── closed, expired or given up ───▶ LOST
+          ▲ │                        │                                             ▲
+          │ └────────────────────────┼──────── closed, expired or given up ────────┘
+          └─ the same session again ─┘
+  ```
+  While it is SUSPENDED every call is refused at once with `SessionSuspended`; the owner acts as if the session were
+  lost, because it may be, and hopes that it is not. Its ephemerals are there until it is LOST. Its watches are gone
+  from SUSPENDED on, and none is called: when it is CONNECTED again, read again whatever must be watched. After LOST
+  every call is refused at once with `SessionLost`.
 - **Versions.** Each `set` raises a node's version by one. A write may name the version it expects and is refused with
   `BadVersion` when the node has another.
 - **Order.** Writes of a session happen in the order they were issued. A read sees every write that was acknowledged, to
-  anyone of that session, before the read was issued. `czxid` and `mzxid` are positions in the one order of all writes
-  and never decrease, not even across restarts.
-- **Durability.** A write that returned survives a crash. One that raised `DiskFailed` or `SessionLost` may or may not
-  have happened.
+  anyone of that session, before the read was issued; after a `sync` it sees every write that was acknowledged to anyone
+  before the `sync` was issued. `czxid` and `mzxid` are positions in the one order of all writes and never decrease, not
+  even across restarts.
+- **Durability.** A write that returned survives a crash.
+- **Outcomes.** A call that raised a `StoreError`, `SessionSuspended` or `SessionLost` changed nothing. A write that was
+  under way when the connection was lost raises `OutcomeUnknown`, and may or may not have happened; the same goes for
+  one that raised `DiskFailed`. It is decided by the time the session is CONNECTED again, or LOST because a server said
+  so: a `sync` and a read then show what it came to, in any session.
 - **Multi.** All of its operations happen, at one position, or none; the error of the first refused one is raised.
+- **Sizes.** A write of more than 1 MiB (`barnabas.metadata.limits`) is refused with `WriteTooLarge`.
 - **Ephemerals** live as long as the session that made them. They have no children.
 - **Watches** are one-shot: a read registers one together with what it returns, so that no change is missed; the
   first change after that calls it once and removes it. To see later changes, read again. A watch is called on the event
-  loop, no later than a read of its session can see the change, and must neither block nor raise. The same function
-  registered twice for the same thing is called once.
+  loop, no later than a read of its session can see the change, and must neither block nor raise. It may be called
+  before the read that registered it has returned. The same function registered twice for the same thing is called once.
 
 A read of data is watched for data (changed, deleted), `exists` also for the node's creation, `children` for children
 that come and go and for the node's deletion.
@@ -110,9 +129,9 @@ Watch: TypeAlias = Callable[[WatchEvent], None]
 class SessionState(enum.Enum):
     CONNECTED = "connected"
     SUSPENDED = "suspended"
-    """The servers cannot be reached. The session may still be alive: act as if it were lost, hope that it is not."""
+    """The servers cannot be reached, and the watches are gone. Ephemerals live on if the session does."""
     LOST = "lost"
-    """Ephemerals and watches are gone. When the store connects again, that is a new session."""
+    """The end: ephemerals and watches are gone, and the store is of no more use."""
 
 
 SessionListener: TypeAlias = Callable[[SessionState], None]
@@ -156,6 +175,10 @@ class MetadataStore(Protocol):
     async def delete(self, path: str, version: int = ANY_VERSION) -> None: ...
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]: ...
+
+    async def sync(self) -> None:
+        """Reads that are issued after it see every write that was acknowledged, to anyone, before it was issued."""
+        ...
 
     async def close(self) -> None:
         """Ends the session: its ephemerals are removed, its watches forgotten."""

@@ -8,17 +8,17 @@ The watches only note paths. `run` reads them again, all that have come meanwhil
 image. Subscribers get every image, in order, each with the one before it; they are called on the event loop, must not
 block or raise, and hand longer work to a task of their own.
 
-`load` before `run`. When the session was interrupted, everything is read again once the store is connected; `run` goes
-on until it is cancelled.
+`load` before `run`. When the session was suspended its watches are gone, so everything is read again once it is
+connected. `run` goes on until it is cancelled: the owner of a session that is lost does that, and starts anew.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from barnabas.metadata.errors import SessionLost
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image import Change, ClusterImage
 from barnabas.metadata.reader import ROOT_PATHS, ClusterReader
 from barnabas.metadata.store import MetadataStore, SessionState, WatchEvent
 
@@ -29,15 +29,24 @@ ImageListener: TypeAlias = Callable[[ClusterImage, ClusterImage], None]
 
 
 class MetadataWatcher:
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        image: ClusterImage | None = None,
+        on_changes: Callable[[Sequence[Change]], None] = lambda changes: None,
+    ) -> None:
+        """An image that is known already is compared with what is read; `on_changes` gets the differences, in order."""
         self._store = store
         self._reader = ClusterReader(store, self._note)
-        self._image = ClusterImage()
+        self._image = image or ClusterImage()
+        self._on_changes = on_changes
         self._paths_due: dict[str, None] = {}
         self._is_due = asyncio.Event()
         self._listeners: list[ImageListener] = []
         self._waiting: list[tuple[Callable[[ClusterImage], bool], asyncio.Future[ClusterImage]]] = []
         self._ended: SessionLost | None = None
+        self._follows_session = False
+        self._has_lost_watches = False
 
     @property
     def image(self) -> ClusterImage:
@@ -51,13 +60,14 @@ class MetadataWatcher:
 
     async def load(self) -> ClusterImage:
         """Reads everything, and tells those who have subscribed already."""
+        self._follow_session()
         self._paths_due.update(dict.fromkeys(ROOT_PATHS))
         await self._refresh()
         return self._image
 
     async def run(self) -> None:
         """Follows the store until cancelled."""
-        self._store.add_session_listener(self._session_changed)
+        self._follow_session()
         try:
             while True:
                 await self._is_due.wait()
@@ -90,25 +100,36 @@ class MetadataWatcher:
         self._paths_due[event.path] = None
         self._is_due.set()
 
+    def _follow_session(self) -> None:
+        """From the first read on: its watches may be gone before `run` starts."""
+        if not self._follows_session:
+            self._follows_session = True
+            self._store.add_session_listener(self._session_changed)
+
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED:
-            self._reader.forget()
+            self._has_lost_watches = True
             self._paths_due.update(dict.fromkeys(ROOT_PATHS))
             self._is_due.set()
 
     async def _refresh(self) -> None:
         while paths := self._paths_due:
             self._paths_due = {}
+            if self._has_lost_watches:
+                # Not in `_session_changed`: a read that is under way would note what it read before the interruption.
+                self._has_lost_watches = False
+                self._reader.forget()
             try:
                 changes = await self._reader.read(self._image, paths)
             except SessionLost:
                 self._paths_due = {**paths, **self._paths_due}
                 raise
-            self._publish(self._image.apply(changes))
+            self._publish(*self._image.follow(changes))
 
-    def _publish(self, image: ClusterImage) -> None:
+    def _publish(self, image: ClusterImage, changes: Sequence[Change]) -> None:
         old, self._image = self._image, image
         if image is not old:
+            self._on_changes(changes)
             for listener in list(self._listeners):
                 listener(old, image)
             for predicate, answer in list(self._waiting):

@@ -1,4 +1,4 @@
-"""The nodes that brokers and topics are made of: for each its path, what it means, and its bytes. Pure.
+"""The nodes that a cluster and its topics are made of: for each its path, what it means, and its bytes. Pure.
 
 Layout and JSON are those of Apache Kafka 3.9, the last one with ZooKeeper:
 
@@ -6,145 +6,83 @@ Layout and JSON are those of Apache Kafka 3.9, the last one with ZooKeeper:
 /cluster/id                                    ClusterId
 /controller                    ephemeral       ControllerNode
 /controller_epoch                              ControllerEpoch
-/brokers/ids/N                 ephemeral       BrokerRegistration; its czxid is the broker epoch
+/brokers/ids/N                 ephemeral       BrokerRegistration (`znodes_brokers`); its czxid is the broker epoch
 /brokers/seqid                                 its version gives broker ids
 /brokers/topics/T                              TopicAssignment
 /brokers/topics/T/partitions/P/state           PartitionState; its version is the partition epoch
-/config/topics/T, /config/brokers/N|<default>  configs (`encode_configs`); also users, clients, ips
+/config/…                                      configs, quotas, credentials (`znodes_configs`)
 /latest_producer_id_block                      ProducerIdBlock
 ```
-Administration and notifications are in `znodes_admin`; `/barnabas` has what Kafka does not know (`deletions`).
+Administration and notifications are in `znodes_admin`, access rules in `znodes_acls`; `/barnabas` has what Kafka does
+not know (`deletions`). docs/zookeeper-layout.md shows every path with an example.
 
-A node that Kafka wrote is read, and Kafka reads what is written here. Data that is neither raises `CorruptNode`.
+A node that Kafka wrote is read, and Kafka reads what is written here. Fields of ours are in an object `barnabas` of
+their own, which Kafka skips; they are written only where they say something, and a node without them is read, too. Data
+that is neither raises `CorruptNode`.
 """
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Final
-from urllib.parse import quote, unquote
 from uuid import UUID
 
-from barnabas.base.addresses import address_text
 from barnabas.base.uuid import parse_uuid, uuid_text
 from barnabas.metadata.errors import CorruptNode
 from barnabas.metadata.json_node import JsonObject, decode_json, encode_json
+from barnabas.metadata.znodes_brokers import (
+    BARNABAS,
+    BARNABAS_VERSIONS,
+    BROKER_IDS,
+    BrokerRegistration,
+    Endpoint,
+    VersionRange,
+)
+from barnabas.metadata.znodes_configs import (
+    CONFIG_BROKERS,
+    CONFIG_CLIENTS,
+    CONFIG_IPS,
+    CONFIG_TOPICS,
+    CONFIG_USERS,
+    DEFAULT_ENTITY,
+    broker_config_path,
+    decode_configs,
+    desanitize,
+    encode_configs,
+    sanitize,
+    topic_config_path,
+)
 
-BROKER_IDS: Final = "/brokers/ids"
+# Names of the two modules above that others import from here.
+__all__ = [
+    "BARNABAS",
+    "BARNABAS_VERSIONS",
+    "BROKER_IDS",
+    "CONFIG_BROKERS",
+    "CONFIG_CLIENTS",
+    "CONFIG_IPS",
+    "CONFIG_TOPICS",
+    "CONFIG_USERS",
+    "DEFAULT_ENTITY",
+    "BrokerRegistration",
+    "Endpoint",
+    "VersionRange",
+    "broker_config_path",
+    "decode_configs",
+    "desanitize",
+    "encode_configs",
+    "sanitize",
+    "topic_config_path",
+]
+
 BROKER_SEQUENCE: Final = "/brokers/seqid"
 TOPICS: Final = "/brokers/topics"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 CLUSTER_ID: Final = "/cluster/id"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
-CONFIG_TOPICS: Final = "/config/topics"
-CONFIG_BROKERS: Final = "/config/brokers"
-CONFIG_CLIENTS: Final = "/config/clients"
-CONFIG_USERS: Final = "/config/users"
-CONFIG_IPS: Final = "/config/ips"
 DELETED_TOPICS: Final = "/barnabas/deleted_topics"
-DEFAULT_ENTITY: Final = "<default>"
 
 NO_LEADER: Final = -1
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
-
-_ENDPOINT: Final = re.compile(r"(?P<listener>[^:/]+)://(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:]*)):(?P<port>\d+)")
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """An address that a broker advertises on one of its listeners."""
-
-    listener: str
-    security_protocol: str
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.listener}://{address_text(self.host, self.port)}"
-
-
-@dataclass(frozen=True, slots=True)
-class VersionRange:
-    """What a broker supports of a feature."""
-
-    min_version: int
-    max_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerRegistration:
-    """`/brokers/ids/N`, version 5."""
-
-    broker_id: int
-    endpoints: tuple[Endpoint, ...]
-    rack: str | None = None
-    jmx_port: int = -1
-    timestamp_ms: int = 0
-    features: Mapping[str, VersionRange] = field(default_factory=dict)
-
-    @staticmethod
-    def path_of(broker_id: int) -> str:
-        return f"{BROKER_IDS}/{broker_id}"
-
-    @property
-    def path(self) -> str:
-        return self.path_of(self.broker_id)
-
-    def encode(self) -> bytes:
-        # Host and port on their own are for old clients, which know no listeners.
-        plain = next((one for one in self.endpoints if one.security_protocol == "PLAINTEXT"), None)
-        fields: dict[str, object] = {
-            "version": 5,
-            "host": plain.host if plain else None,
-            "port": plain.port if plain else -1,
-            "jmx_port": self.jmx_port,
-            "timestamp": str(self.timestamp_ms),
-            "endpoints": [str(endpoint) for endpoint in self.endpoints],
-            "listener_security_protocol_map": {one.listener: one.security_protocol for one in self.endpoints},
-            "features": {
-                name: {"min_version": versions.min_version, "max_version": versions.max_version}
-                for name, versions in self.features.items()
-            },
-        }
-        if self.rack is not None:
-            fields["rack"] = self.rack
-        return encode_json(fields)
-
-    @classmethod
-    def decode(cls, broker_id: int, data: bytes) -> "BrokerRegistration":
-        """Versions 2 to 5; in 2 and 3 a listener's name is its security protocol."""
-        path = cls.path_of(broker_id)
-        fields = decode_json(path, data)
-        if fields.number("version") < 2:
-            raise CorruptNode(path, f"registration version {fields.number('version')} is too old")
-        protocols = fields.optional_object("listener_security_protocol_map")
-        features = fields.optional_object("features")
-        return cls(
-            broker_id=broker_id,
-            endpoints=tuple([_decode_endpoint(path, text, protocols) for text in fields.texts("endpoints")]),
-            rack=fields.optional_text("rack"),
-            jmx_port=fields.number("jmx_port"),
-            timestamp_ms=fields.number_in_text("timestamp"),
-            features={name: _decode_versions(features.object(name)) for name in features.fields},
-        )
-
-
-def _decode_endpoint(path: str, text: str, protocols: JsonObject) -> Endpoint:
-    match = _ENDPOINT.fullmatch(text)
-    if match is None:
-        raise CorruptNode(path, f"not an endpoint: {text[:80]!r}")
-    listener = match["listener"]
-    return Endpoint(
-        listener=listener,
-        security_protocol=protocols.optional_text(listener) or listener,
-        host=match["host"] if match["v6"] is None else match["v6"],
-        port=int(match["port"]),
-    )
-
-
-def _decode_versions(fields: JsonObject) -> VersionRange:
-    return VersionRange(fields.number("min_version"), fields.number("max_version"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +160,15 @@ class TopicAssignment:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """`/brokers/topics/T/partitions/P/state`, version 1."""
+    """`/brokers/topics/T/partitions/P/state`, version 1.
+
+    The ELR (eligible leader replicas, KIP-966) are replicas that left the ISR when it fell below the minimum: each has
+    every committed record unless it lost data since. What Kafka does not know is in `barnabas`:
+
+    ```
+    "barnabas": {"isr_epochs": ["21", "15"], "elr": [3], "elr_epochs": ["9"], "min_insync_replicas": 3}
+    ```
+    """
 
     leader: int
     leader_epoch: int
@@ -230,10 +176,25 @@ class PartitionState:
     controller_epoch: int
     is_recovering: bool = False
     """Elected from outside of the ISR, and not yet caught up with what that means."""
+    isr_epochs: tuple[int, ...] = ()
+    """The broker epoch in which each member of the ISR is in sync, in the ISR's order. Empty in a state that Kafka
+    wrote, or a broker alone: it proves nothing about any registration."""
+    elr: tuple[int, ...] = ()
+    elr_epochs: tuple[int, ...] = ()
+    """The broker epoch that each member of the ELR had when it was last in sync, in the ELR's order."""
+    min_insync_replicas: int | None = None
+    """The minimum that leaders and the ELR go by, whatever the topic's config says meanwhile. None: nobody wrote it."""
 
     @staticmethod
     def path_of(topic: str, partition: int) -> str:
         return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+    def broker_epoch_of(self, broker_id: int) -> int | None:
+        """Of a member of ISR or ELR; None for anyone else, and where no epochs are written."""
+        for members, epochs in ((self.isr, self.isr_epochs), (self.elr, self.elr_epochs)):
+            if epochs and broker_id in members:
+                return epochs[members.index(broker_id)]
+        return None
 
     def encode(self) -> bytes:
         fields: dict[str, object] = {
@@ -245,18 +206,69 @@ class PartitionState:
         }
         if self.is_recovering:
             fields["leader_recovery_state"] = 1
+        if additions := self._additions():
+            fields[BARNABAS] = additions
         return encode_json(fields)
+
+    def _additions(self) -> dict[str, object]:
+        additions: dict[str, object] = {}
+        if self.isr_epochs:
+            additions["isr_epochs"] = list(map(str, self.isr_epochs))
+        if self.elr:
+            additions["elr"] = self.elr
+            additions["elr_epochs"] = list(map(str, self.elr_epochs))
+        if self.min_insync_replicas is not None:
+            additions["min_insync_replicas"] = self.min_insync_replicas
+        problem = _additions_problem(self)
+        assert problem is None, problem
+        return additions
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> "PartitionState":
         fields = decode_json(path, data)
-        return cls(
+        state = cls(
             leader=fields.number("leader"),
             leader_epoch=fields.number("leader_epoch"),
             isr=fields.numbers("isr"),
             controller_epoch=fields.number("controller_epoch"),
             is_recovering=fields.fields.get("leader_recovery_state", 0) != 0,
         )
+        return state._with_additions(fields.object(BARNABAS)) if BARNABAS in fields.fields else state
+
+    def _with_additions(self, additions: JsonObject) -> "PartitionState":
+        has = additions.fields
+        state = replace(
+            self,
+            isr_epochs=_decode_epochs(additions, "isr_epochs") if "isr_epochs" in has else (),
+            elr=additions.numbers("elr") if "elr" in has else (),
+            elr_epochs=_decode_epochs(additions, "elr_epochs") if "elr_epochs" in has else (),
+            min_insync_replicas=additions.number("min_insync_replicas") if "min_insync_replicas" in has else None,
+        )
+        if problem := _additions_problem(state):
+            raise CorruptNode(additions.path, problem)
+        return state
+
+
+def _additions_problem(state: PartitionState) -> str | None:
+    """What is wrong with our additions. A wrong ELR is worse than none, so nothing is guessed."""
+    if state.isr_epochs and len(state.isr_epochs) != len(state.isr):
+        return f"{len(state.isr)} in-sync replicas have {len(state.isr_epochs)} broker epochs"
+    if len(state.elr_epochs) != len(state.elr):
+        return f"{len(state.elr)} eligible replicas have {len(state.elr_epochs)} broker epochs"
+    if state.elr and state.isr and not state.isr_epochs:
+        return "eligible replicas beside in-sync replicas without broker epochs"
+    if state.elr and len({*state.isr, *state.elr}) != len(state.isr) + len(state.elr):
+        return f"eligible replicas {state.elr} repeat, or are in sync: {state.isr}"
+    if state.min_insync_replicas is not None and state.min_insync_replicas < 1:
+        return f"a minimum of {state.min_insync_replicas} in-sync replicas"
+    return None
+
+
+def _decode_epochs(additions: JsonObject, name: str) -> tuple[int, ...]:
+    try:
+        return tuple([int(text) for text in additions.texts(name)])
+    except ValueError:
+        raise CorruptNode(additions.path, f"{name} are not numbers: {additions.fields[name]!r:.80}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,35 +337,6 @@ class ProducerIdBlock:
     def decode(cls, data: bytes) -> "ProducerIdBlock":
         fields = decode_json(PRODUCER_ID_BLOCK, data)
         return cls(fields.number("broker"), fields.number_in_text("block_start"), fields.number_in_text("block_end"))
-
-
-def topic_config_path(topic: str) -> str:
-    return f"{CONFIG_TOPICS}/{topic}"
-
-
-def broker_config_path(broker_id: int | None) -> str:
-    """None is the default for all brokers."""
-    return f"{CONFIG_BROKERS}/{DEFAULT_ENTITY if broker_id is None else broker_id}"
-
-
-def encode_configs(configs: Mapping[str, str]) -> bytes:
-    return encode_json({"version": 1, "config": dict(configs)})
-
-
-def decode_configs(path: str, data: bytes) -> dict[str, str]:
-    if not data:
-        return {}
-    configs = decode_json(path, data).optional_object("config")
-    return {name: configs.text(name) for name in configs.fields}
-
-
-def sanitize(name: str) -> str:
-    """A user or client id as a part of a path."""
-    return quote(name, safe="").replace("~", "%7E")
-
-
-def desanitize(name: str) -> str:
-    return unquote(name)
 
 
 PERSISTENT_PATHS: Final = (

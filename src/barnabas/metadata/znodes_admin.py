@@ -7,8 +7,10 @@
 /isr_change_notification/isr_change_N    IsrChange
 /log_dir_event_notification/log_dir_event_N   LogDirectoryFailure
 /feature                                 FinalizedFeatures
-/kafka-acl…                              names only, reserved
 ```
+
+Of these Barnabas reads and writes `/admin/delete_topics` alone. The others are Kafka's, and known here so that a tree
+that Kafka wrote can be read; docs/zookeeper-layout.md says what Barnabas does instead.
 """
 
 from collections.abc import Mapping
@@ -25,10 +27,6 @@ CONFIG_CHANGES: Final = "/config/changes"
 ISR_CHANGES: Final = "/isr_change_notification"
 LOG_DIRECTORY_EVENTS: Final = "/log_dir_event_notification"
 FEATURE: Final = "/feature"
-ACLS: Final = "/kafka-acl"
-ACL_CHANGES: Final = "/kafka-acl-changes"
-EXTENDED_ACLS: Final = "/kafka-acl-extended"
-EXTENDED_ACL_CHANGES: Final = "/kafka-acl-extended-changes"
 
 _LOG_DIRECTORY_FAILED: Final = 1
 

@@ -17,12 +17,14 @@ from barnabas.base.filesystem import LocalFileSystem
 from barnabas.metadata import embedded
 from barnabas.metadata.embedded import EmbeddedMetadata
 from barnabas.metadata.embedded_session import EmbeddedSession
-from barnabas.metadata.errors import CorruptMetadata, NodeExists, SessionLost
-from barnabas.metadata.store import Create, SessionState, SetData
+from barnabas.metadata.errors import CorruptMetadata, NodeExists, OutcomeUnknown, SessionLost, SessionSuspended
+from barnabas.metadata.store import Create, MetadataStore, SessionState, SetData
 from barnabas.metadata.table import FILE_NAME, MemoryTable, SqliteTable
 from barnabas.metadata.tree import TreeNode
 from tests.support.refusing_table import RefusingTable
-from tests.support.store_contract import Ensemble, StoreContract
+from tests.support.store_contract import StoreContract
+from tests.support.store_contract_sessions import InterruptionContract
+from tests.support.store_scenario import CannotHappen, Ensemble, reached
 
 
 def open_store(directory: Path) -> "asyncio.Future[EmbeddedMetadata]":
@@ -30,14 +32,42 @@ def open_store(directory: Path) -> "asyncio.Future[EmbeddedMetadata]":
 
 
 class _Sessions:
+    """Its sessions are suspended all together, while the file cannot be opened again."""
+
     def __init__(self, store: EmbeddedMetadata) -> None:
         self._store = store
+        self._restore = store._restore
+        self._may_restore = asyncio.Event()
 
     async def session(self) -> EmbeddedSession:
         return self._store.session()
 
+    async def suspend(self, store: MetadataStore) -> None:
+        self._may_restore.clear()
+        self._store._restore = self._restore_later  # type: ignore[method-assign]
+        self._store._become_lost(DiskFailed("write", "file", OSError(errno.EIO, "broken")))
 
-class TestEmbedded(StoreContract):
+    async def resume(self, store: MetadataStore) -> None:
+        self._may_restore.set()
+        await reached(store, SessionState.CONNECTED)
+
+    async def expire(self, store: MetadataStore) -> None:
+        raise CannotHappen("sessions of the embedded store end with their process, or when they are closed")
+
+    async def lose_answers(self, store: MetadataStore) -> None:
+        raise CannotHappen("there is no connection that could break between a write and its answer")
+
+    async def _restore_later(self) -> None:
+        await self._may_restore.wait()
+        await self._restore()
+
+
+@pytest.fixture(autouse=True)
+def _quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "_RETRY_SECONDS_MIN", 0.001)
+
+
+class TestEmbedded(StoreContract, InterruptionContract):
     @asynccontextmanager
     async def ensemble(self, directory: Path) -> AsyncIterator[Ensemble]:
         async with await open_store(directory) as store:
@@ -45,7 +75,7 @@ class TestEmbedded(StoreContract):
             store.check_invariants()
 
 
-class TestEmbeddedInMemory(StoreContract):
+class TestEmbeddedInMemory(StoreContract, InterruptionContract):
     @asynccontextmanager
     async def ensemble(self, directory: Path) -> AsyncIterator[Ensemble]:
         async with EmbeddedMetadata.in_memory(ManualClock()) as store:
@@ -157,10 +187,7 @@ def test_commit_without_space_refuses_its_group_and_heals() -> None:
     asyncio.run(main())
 
 
-def test_failed_disk_suspends_every_session_until_the_store_is_back(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embedded, "_RETRY_SECONDS_MIN", 0.001)
+def test_failed_disk_suspends_every_session_until_the_store_is_back(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
     async def main() -> None:
@@ -180,15 +207,14 @@ def test_failed_disk_suspends_every_session_until_the_store_is_back(
         assert store.is_lost
         assert store.problem == "cannot write file: broken"
         for refused in (two.create("/c"), one.get("/kept")):
-            with pytest.raises(SessionLost, match="suspended: cannot write file: broken"):
+            with pytest.raises(SessionSuspended, match="suspended: cannot write file: broken"):
                 await refused
         table.error = None
         assert await states.get() is SessionState.CONNECTED
         assert (store.is_lost, store.problem) == (False, None)
         assert await one.children("/") == ["alive", "kept"], "what failed has not happened"
-        assert events == []
         await two.create("/c")
-        assert len(events) == 1
+        assert events == [], "watches are gone"
         store.check_invariants()
         await store.close()
 
@@ -215,8 +241,6 @@ def _break_log(store: EmbeddedMetadata) -> None:
 def test_file_that_failed_is_opened_again_with_all_that_was_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was_written: bool
 ) -> None:
-    monkeypatch.setattr(embedded, "_RETRY_SECONDS_MIN", 0.001)
-
     async def main() -> None:
         async with await open_store(tmp_path) as store:
             session = store.session()
@@ -249,10 +273,7 @@ def test_file_that_failed_is_opened_again_with_all_that_was_acknowledged(
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_file_that_is_damaged_or_gone_is_made_again_from_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_gone: bool
-) -> None:
-    monkeypatch.setattr(embedded, "_RETRY_SECONDS_MIN", 0.001)
+def test_file_that_is_damaged_or_gone_is_made_again_from_memory(tmp_path: Path, is_gone: bool) -> None:
     path = tmp_path / FILE_NAME
 
     async def main() -> None:
@@ -278,9 +299,7 @@ def test_file_that_is_damaged_or_gone_is_made_again_from_memory(
     assert (tmp_path / f"{FILE_NAME}.old1").exists() != is_gone
 
 
-def test_sessions_begin_on_a_full_disk_and_are_saved_when_there_is_space(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "_RETRY_SECONDS_MIN", 0.001)
-
+def test_sessions_begin_on_a_full_disk_and_are_saved_when_there_is_space() -> None:
     async def main() -> None:
         table = RefusingTable()
         async with EmbeddedMetadata.in_memory(ManualClock(), table) as store:
@@ -304,6 +323,25 @@ def test_sessions_begin_on_a_full_disk_and_are_saved_when_there_is_space(monkeyp
             assert store.problem is None
             assert table.load().nodes["/epoch"].data == b"2", "saved without another write"
             assert "/controller" not in table.load().nodes
+
+    asyncio.run(main())
+
+
+def test_bug_in_the_middle_of_a_write_leaves_its_outcome_unknown_and_ends_the_sessions() -> None:
+    async def main() -> None:
+        bugs: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: bugs.append(context))
+        table = RefusingTable()
+        session = EmbeddedMetadata.in_memory(ManualClock(), table).session()
+        table.error = AssertionError("a bug")
+        outcomes = await asyncio.gather(session.create("/a"), session.multi([]), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown] * 2
+        assert isinstance(outcomes[0], OutcomeUnknown)
+        assert outcomes[0].path == "/a"
+        assert session.state is SessionState.LOST
+        with pytest.raises(SessionLost):
+            await session.get("/")
+        assert len(bugs) == 1
 
     asyncio.run(main())
 

@@ -7,9 +7,9 @@ import pytest
 
 from barnabas.metadata.errors import SessionLost
 from barnabas.metadata.identity import ensure_layout, register_broker
-from barnabas.metadata.store import SessionState
+from barnabas.metadata.store import SessionState, Watch
 from barnabas.metadata.watcher import MetadataWatcher
-from barnabas.metadata.znodes import PartitionState
+from barnabas.metadata.znodes import TOPICS, PartitionState
 from tests.support.metadata_cluster import MetadataCluster, metadata_cluster, registration, run_in_cluster
 
 
@@ -121,9 +121,13 @@ def test_whoever_waits_for_an_image_hears_that_the_watcher_ended() -> None:
     run_in_cluster(scenario)
 
 
-def test_watcher_reads_everything_again_after_an_interruption() -> None:
-    """As with ZooKeeper: the old session's watches never fire, and the new one begins with none."""
+def interrupt(cluster: MetadataCluster) -> None:
+    """The session loses its watches."""
+    cluster.session.change_state(SessionState.SUSPENDED)
+    cluster.session.change_state(SessionState.CONNECTED)
 
+
+def test_watcher_reads_everything_again_after_an_interruption() -> None:
     async def scenario(cluster: MetadataCluster) -> None:
         await cluster.create("kept", 2)
         await cluster.create("deleted")
@@ -133,10 +137,49 @@ def test_watcher_reads_everything_again_after_an_interruption() -> None:
         await cluster.session.set(PartitionState.path_of("kept", 1), PartitionState(1, 9, (1,), 1).encode())
         await cluster.settle()
         assert set(cluster.watcher.image.topics) == {"kept", "deleted"}
-        cluster.session.change_state(SessionState.SUSPENDED)
-        cluster.session.change_state(SessionState.CONNECTED)
+        interrupt(cluster)
         image = await cluster.watcher.wait_for(lambda image: "new" in image.topics)
         assert set(image.topics) == {"kept", "new"}
         assert image.topics["kept"].partitions[1].leader_epoch == 9
+
+    run_in_cluster(scenario)
+
+
+def test_interruption_in_the_middle_of_a_read_leaves_nothing_unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is on its way to the reader when the watch that it left is lost."""
+
+    async def scenario(cluster: MetadataCluster) -> None:
+        await cluster.create("kept", 2)
+        children = cluster.session.children
+        interruptions = 0
+
+        async def interrupted(path: str, watch: Watch | None = None) -> list[str]:
+            nonlocal interruptions
+            names = await children(path, watch)
+            if path == TOPICS and not interruptions:
+                interruptions += 1
+                interrupt(cluster)
+            return names
+
+        monkeypatch.setattr(cluster.session, "children", interrupted)
+        await cluster.create("new")
+        await cluster.settle()
+        assert interruptions == 1
+        await cluster.session.set(PartitionState.path_of("kept", 1), PartitionState(1, 9, (1,), 1).encode())
+        await cluster.settle()
+        assert cluster.watcher.image.topics["kept"].partitions[1].leader_epoch == 9
+
+    run_in_cluster(scenario)
+
+
+def test_interruption_between_load_and_run_is_noticed() -> None:
+    async def scenario(cluster: MetadataCluster) -> None:
+        watcher = MetadataWatcher(cluster.session)
+        await watcher.load()
+        interrupt(cluster)
+        await cluster.create("new")
+        following = asyncio.create_task(watcher.run())
+        await watcher.wait_for(lambda image: "new" in image.topics)
+        following.cancel()
 
     run_in_cluster(scenario)

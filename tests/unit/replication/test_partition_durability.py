@@ -160,7 +160,7 @@ async def test_write_by_housekeeping_that_fails_in_mid_tick_is_told_to_those_who
     lost = led.append()
     led.simulated.disk.fail(28, operations=["write"], times=1)
     with pytest.raises(DiskFailed):
-        delete_due_segments(led.log, led.clock, stored_recovery_point=led.log.recovery_point)
+        delete_due_segments(led.log, led.clock, stored_start=led.log.recovery_point)
     after = led.append()
     await asyncio.sleep(0)
     assert (lost.outcome, after.outcome) == (DiskFull, DiskFull)

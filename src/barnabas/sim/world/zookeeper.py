@@ -8,22 +8,22 @@ SimulatedSession ──link──▶ server ─┼──▶ leader ────�
                                         commits 1, 2, … 19
 ```
 The ensemble is the host `zookeeper`, with one process for all of its servers. Sessions reach it over connections of the
-world's network, so its links, cuts and resets, and whatever holds or kills a process, do to them what they do to TCP:
+world's network, so cuts, resets and slow links, and whatever holds or kills a process, act on them as on any other:
 
-- A session lives for as long as something of it arrives: its process pings. When it is cut off, held or dead, the
-  ensemble ends it after its timeout, at the next tick, and removes its ephemerals in one write.
-- A client that hears nothing for a third to two thirds of its timeout drops the connection. Of a write that was under
-  way it does not know the outcome: its request, or its answer, was lost. A request that comes out of a healed cut is
-  still done, if the session has not ended, or gone on over another connection, before.
-- A server lags behind the leader, so that a session may read an older state than another one has written; never an
-  older one than it has seen itself, also after it went on with another server. `sync` waits for the leader's state.
-- `stop` kills all servers, `start` starts them with all that was committed. No session ends while they are down, and
-  each has its whole timeout from the start on.
-- `wipe` and `restore` go back to nothing, or to an earlier state, as after the loss of disks. A session that has seen
-  later positions is turned away, as by the real servers: it stays suspended until the ensemble has come as far again,
-  and only then goes on, or learns that it has expired.
+- A session lives as long as its requests and pings arrive. When its process is cut off, held or dead, the ensemble ends
+  the session at the first tick after its timeout, and removes its ephemerals in one write.
+- A client that hears nothing for a third to two thirds of its timeout drops the connection. A write that was under way
+  then has an unknown outcome: its request was lost, or its answer. A request that arrives when a cut is healed may
+  still be done, unless the session has expired or continues on another connection.
+- Servers lag behind the leader, so a session may read an older state than another session has written, but never an
+  older one than it has seen itself, even after it moves to another server. `sync` catches up with the leader.
+- `stop` kills all servers; `start` restarts them with everything that was committed. No session expires while they are
+  down, and each gets its full timeout again from the start.
+- `wipe` and `restore` return to an empty or an earlier state, as after the loss of disks. A session that has seen later
+  positions is turned away, as real servers do: it stays suspended until the ensemble reaches that position again, and
+  only then continues, or learns that it has expired.
 
-Everything random comes from the world's seed. What is not simulated: servers that fail one by one, and elections.
+The world's seed decides everything random. Not simulated: servers that fail one by one, elections, access lists.
 """
 
 import math
@@ -48,7 +48,9 @@ _TICK_SECONDS: Final = 0.5
 _LEAD_SECONDS: Final = (0.0002, 0.003)
 """From a server to the leader, and until a majority has written it."""
 _SMALL_LAG_SECONDS: Final = 0.002
-_LARGE_LAG_CHANCE: Final = 0.1
+_LARGE_LAG_CHANCE_MAX: Final = 0.5
+"""Of a commit; each server has its own chance, from its start on."""
+_LOSS_CHANCE: Final = 0.5
 _STEP_SECONDS: Final = 1e-6
 """Between two things that keep their order: timers of one moment come in any."""
 _PASSWORD_BYTES: Final = 16
@@ -65,10 +67,10 @@ class Snapshot:
 
 
 class SimulatedZooKeeper:
-    """Runs from the beginning."""
+    """Runs from the moment it is made."""
 
     def __init__(self, world: World, *, servers: int = 3, lag_seconds_max: float = 0.2) -> None:
-        """Without lag every session sees every write that was acknowledged, as with a single server."""
+        """With a single server every session sees every write that was acknowledged."""
         self.process: Process | None = None
         """None while it is down."""
         self._world = world
@@ -88,19 +90,19 @@ class SimulatedZooKeeper:
 
     @property
     def tree(self) -> Tree:
-        """What is committed. For those who look on."""
+        """The committed state, for checkers and tests."""
         return self._committed.tree
 
-    # What a node asks for, in its process
+    # Called in a node's process
 
     async def session(self, node_name: str, timeout_ms: int = SESSION_TIMEOUT_MS) -> SimulatedSession:
-        """A new session of the process that calls this, on the host of this name. `StoreUnreachable`: none."""
+        """Opens a session for the calling process, on this host. `StoreUnreachable` when no server answers in time."""
         self._clients += 1
         random = self._world.random(f"{HOST}/{node_name}/{self._clients}")
         return await SimulatedSession.open(self._world.network.at(node_name), random, timeout_ms)
 
     async def end_session(self, key: SessionKey, node_name: str = HOST) -> bool:
-        """Closes the session of a process that is dead. Whether it was still there; `StoreUnreachable`: no answer."""
+        """Closes the session of a dead process; False when it had ended. `StoreUnreachable` when no server answers."""
         self._clients += 1
         random = self._world.random(f"{HOST}/{node_name}/{self._clients}")
         return await end_session(self._world.network.at(node_name), random, key)
@@ -112,17 +114,19 @@ class SimulatedZooKeeper:
         self._lives += 1
         self._world.note(HOST, "start")
         self.process = self._world.process(f"{HOST}/{self._lives}")
-        self._servers = [Server(self.tree.zxid) for _ in range(self._servers_count)]
+        chances = [self._random.uniform(0, _LARGE_LAG_CHANCE_MAX) for _ in range(self._servers_count)]
+        self._servers = [Server(self.tree.zxid, chance) for chance in chances]
         self._committed.forget(self.tree.zxid)
         self.process.context().run(self._serve)
 
     def stop(self) -> None:
-        """As by SIGKILL, of all servers at once. What was committed is on their disks."""
+        """Kills all servers at once. What was committed is on their disks."""
         assert self.process is not None, "it is down"
         self._world.note(HOST, "stop")
         self._world.network.process_ended(self.process)
         self.process.die()
         self.process = None
+        self._servers = []
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
@@ -132,7 +136,7 @@ class SimulatedZooKeeper:
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Goes back to what was. Only while it is down."""
+        """Returns to an earlier state. Only while it is down."""
         assert self.process is None, "it runs"
         self._world.note(HOST, "restore", snapshot.zxid)
         self._committed = CommittedTree(snapshot.zxid, snapshot.nodes)
@@ -145,7 +149,7 @@ class SimulatedZooKeeper:
     def check_invariants(self) -> None:
         self.tree.check_invariants()
         assert all(server.position <= self.tree.zxid for server in self._servers)
-        assert self._servers[0].position == self.tree.zxid
+        assert self.process is None or self._servers[0].position == self.tree.zxid
         for path, node in self.tree.nodes.items():
             assert node.owner == NO_OWNER or node.owner in self._sessions, path
 
@@ -190,6 +194,12 @@ class SimulatedZooKeeper:
         session = self._sessions.get(key.session_id)
         return session if session is not None and session.key == key else None
 
+    def connection_ended(self, connection: ServerConnection) -> None:
+        """Requests that have not reached the leader may be lost with the connection, or not."""
+        session = connection.session
+        if session.connection is connection and self._random.random() < _LOSS_CHANCE:
+            session.connection = None
+
     def heard(self, session: ServerSession) -> None:
         session.heard_at = self._loop.time()
 
@@ -197,22 +207,21 @@ class SimulatedZooKeeper:
         self._loop.call_at(_expires_at(session), self._expire, session)
 
     def _expire(self, session: ServerSession) -> None:
-        if self._is_over(session):
+        if self._sessions.get(session.key.session_id) is not session:
             return
         if _expires_at(session) > self._loop.time() + _STEP_SECONDS:  # it was heard of since
             self._expire_later(session)
             return
+        connection = session.connection
         self._end(session, "expired")
-        if session.connection is not None:
-            session.connection.close()
-
-    def _is_over(self, session: ServerSession) -> bool:
-        return self._sessions.get(session.key.session_id) is not session
+        if connection is not None:
+            connection.close()
 
     def _end(self, session: ServerSession, how: str) -> None:
         session_id = session.key.session_id
         self._world.note(HOST, how, session_id)
         del self._sessions[session_id]
+        session.connection = None
         self._write(session_id, [Delete(path) for path in self.tree.owned_by(session_id)])
 
     # Writes
@@ -224,7 +233,7 @@ class SimulatedZooKeeper:
 
     def _lead(self, connection: ServerConnection, asked: Asked) -> None:
         session = connection.session
-        if self._is_over(session) or session.connection is not connection:
+        if session.connection is not connection:
             return
         match asked.request:
             case Write(operations):
@@ -248,10 +257,10 @@ class SimulatedZooKeeper:
         return list(results)
 
     def _apply_later(self, server: Server, commit: Commit) -> None:
-        if server is self._servers[0] or not self._lag_seconds_max:
+        if server is self._servers[0]:
             self._apply(server, commit)
             return
-        is_large = self._random.random() < _LARGE_LAG_CHANCE
+        is_large = self._random.random() < server.large_lag_chance
         lag = self._random.random() * (self._lag_seconds_max if is_large else _SMALL_LAG_SECONDS)
         server.last_apply_at = max(server.last_apply_at + _STEP_SECONDS, self._loop.time() + lag)
         self._loop.call_at(server.last_apply_at, self._apply, server, commit)

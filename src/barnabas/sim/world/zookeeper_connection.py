@@ -1,8 +1,8 @@
 """A client's connection to a simulated ZooKeeper: requests, answers in their order, and pings.
 
 A silent server is noticed by a ping without an answer, between one and two thirds of the session timeout after it fell
-silent. The end of a connection is told a little later than it is known: a client library has a thread of its own, so
-a process that wakes up runs whatever waits before it learns that the connection is gone.
+silent. The session learns of the end of a connection a little later: a real client has a thread of its own, so a
+process that wakes up first runs whatever is due, and only then learns that the connection is gone.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class ClientConnection:
         self._asked: deque[_Asked] = deque()
         self._is_ping_unanswered = False
         self._timer: asyncio.TimerHandle | None = None
-        """Of the next ping, or of the moment at which the end is told."""
+        """For the next ping, or for telling the session of the end."""
 
     async def open(self, network: HostNetwork, hello: Hello) -> Welcome | Expired:
         """Raises OSError when there is no answer."""
@@ -75,19 +75,17 @@ class ClientConnection:
             raise
         if isinstance(welcome, Expired):
             self.close()
-        else:
-            self._ping_later()
         return welcome
 
     def ask(self, request: Request, on_result: Callable[[Any], None] = lambda _: None) -> "asyncio.Future[Any]":
-        """Sends a request. `on_result` is called as soon as there is one, before anything that comes behind it."""
+        """Sends a request. `on_result` is called when the answer arrives, before any later message is read."""
         future: asyncio.Future[Any] = self._loop.create_future()
         self._asked.append(_Asked(request, on_result, future))
         self._channel.send(request)
         return future
 
     def close(self) -> None:
-        """Who still waits for an answer gets none."""
+        """Fails the requests that are unanswered."""
         if self._timer is not None:
             self._timer.cancel()
         self._channel.close()
@@ -105,8 +103,9 @@ class ClientConnection:
             case Pong():
                 self._is_ping_unanswered = False
             case Welcome() | Expired():
-                if not self._welcome.done():  # nobody waits for it any more
+                if not self._welcome.done():  # or `open` has given up
                     self._welcome.set_result(message)
+                    self._ping_later()
 
     def _answered(self, asked: _Asked, answer: Answer) -> None:
         self.seen_zxid = max(self.seen_zxid, answer.zxid)

@@ -20,8 +20,7 @@ import io
 import pickle
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from barnabas.metadata.errors import StoreError
 from barnabas.metadata.store import Operation, Watch, WatchEvent
@@ -37,22 +36,19 @@ _LENGTH: Final = struct.Struct(">I")
 _BUFFER_BYTES: Final = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(NamedTuple):
     key: SessionKey | None
     """None: a new session."""
     timeout_ms: int
     seen_zxid: int
-    """A server that has not come so far does not take the session over."""
+    """Only a server that has applied this commit accepts the session."""
 
 
-@dataclass(frozen=True, slots=True)
-class Welcome:
+class Welcome(NamedTuple):
     key: SessionKey
 
 
-@dataclass(frozen=True, slots=True)
-class Expired:
+class Expired(NamedTuple):
     """There is no such session."""
 
 
@@ -64,8 +60,7 @@ class Aspect(enum.Enum):
     CHILDREN = "children"
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """Answered with a list: a `Node`, a `Stat` or names for each path, None where there is no node."""
 
     aspect: Aspect
@@ -73,40 +68,33 @@ class Read:
     is_watched: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     operations: tuple[Operation, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(NamedTuple):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(NamedTuple):
     """Closes the session."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(NamedTuple):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class Pong:
+class Pong(NamedTuple):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     zxid: int
-    """What the server had applied."""
+    """The last commit that the server had applied."""
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """The answer to a write that a `StoreError` refused."""
 
     kind: type[StoreError]
@@ -123,8 +111,7 @@ class Refused:
         return error
 
 
-@dataclass(frozen=True, slots=True)
-class Fired:
+class Fired(NamedTuple):
     event: WatchEvent
 
 
@@ -160,7 +147,7 @@ class Channel(asyncio.BufferedProtocol):
         self._transport.write(_LENGTH.pack(pickled.tell()) + pickled.getvalue())
 
     def close(self) -> None:
-        """What was sent still arrives. Nothing is called from here on."""
+        """What was sent still arrives. Neither function is called again."""
         self._is_closed = True
         if self._transport is not None:
             self._transport.close()

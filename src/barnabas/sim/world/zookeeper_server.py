@@ -3,11 +3,11 @@
 A server applies the leader's commits in order, each a little later. It sends the events of a commit before anything
 that sees the commit, and answers the requests of a connection in their order:
 
-| request | when is it done | when is it answered |
+| request | done | answered |
 |---|---|---|
 | `Read` | in its turn, on what this server has applied | at once |
-| `Write`, `End` | when it gets to the leader | when this server has applied it, too |
-| `Sync` | | when this server has applied what the leader had when the request got there |
+| `Write`, `End` | when it reaches the leader | when this server has applied it, too |
+| `Sync` | | when this server has applied what the leader had when the request reached it |
 """
 
 from collections import deque
@@ -36,12 +36,13 @@ from barnabas.sim.world.zookeeper_tree import Commit, View
 
 
 class Server:
-    def __init__(self, position: int) -> None:
+    def __init__(self, position: int, large_lag_chance: float) -> None:
+        self.large_lag_chance = large_lag_chance
         self.position = position
         """The last commit that it has applied."""
         self.connections: list[ServerConnection] = []
         self.last_apply_at = 0.0
-        """When it will have applied all commits that there are."""
+        """When it applies the last commit that there is."""
 
     def apply(self, commit: Commit) -> None:
         self.position = commit.zxid
@@ -60,7 +61,7 @@ class ServerSession:
     timeout_seconds: float
     heard_at: float
     connection: "ServerConnection | None" = None
-    """The latest one, also when it has ended. Requests of those before it are refused."""
+    """The one whose requests the leader accepts, even if it has ended since. None: no requests are accepted."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,7 +70,7 @@ class Asked:
 
     request: Request
     position: int | None = None
-    """It can be answered by a server that has come this far. None: the leader has not had it yet."""
+    """A server can answer it once it has applied this commit. None: it has not reached the leader yet."""
     value: Any = None
 
 
@@ -77,7 +78,7 @@ class Ensemble(Protocol):
     """What a connection needs of all servers together."""
 
     def welcome(self, connection: "ServerConnection", hello: Hello) -> Welcome | Expired | None:
-        """Gives the connection its session and server; None: no server takes it."""
+        """Gives the connection its session and server; None when no server accepts it."""
         ...
 
     def heard(self, session: ServerSession) -> None:
@@ -86,6 +87,10 @@ class Ensemble(Protocol):
 
     def lead(self, connection: "ServerConnection", asked: Asked) -> None:
         """Hands a request over to the leader, behind those of this connection that came before it."""
+        ...
+
+    def connection_ended(self, connection: "ServerConnection") -> None:
+        """By its client, or by a fault."""
         ...
 
     def view(self, position: int) -> View: ...
@@ -97,12 +102,12 @@ class ServerConnection:
     """Both from its `Hello` on."""
 
     def __init__(self, ensemble: Ensemble) -> None:
-        self.channel = Channel(self._received, self._leave)
-        self._is_attached = False
+        self.channel = Channel(self._received, self._ended)
         self.watches = Watches()
         self.last_lead_at = 0.0
-        """When the leader will have had all of its requests that there are."""
+        """When the last of its requests reaches the leader."""
         self._ensemble = ensemble
+        self._is_attached = False
         self._asked: deque[Asked] = deque()
 
     def close(self) -> None:
@@ -151,6 +156,11 @@ class ServerConnection:
         if isinstance(welcome, Welcome):
             self._is_attached = True
             self.server.connections.append(self)
+
+    def _ended(self) -> None:
+        if self._is_attached:
+            self._leave()
+            self._ensemble.connection_ended(self)
 
     def _leave(self) -> None:
         if self._is_attached:

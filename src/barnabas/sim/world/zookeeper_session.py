@@ -50,7 +50,7 @@ class SimulatedSession:
         self._timeout_ms = timeout_ms
         self._key: SessionKey | None = None
         self._seen_zxid = 0
-        """What it has seen on connections before this one."""
+        """The latest position that it saw on earlier connections."""
         self._state = SessionState.SUSPENDED
         self._listeners: list[SessionListener] = []
         self._watches = Watches()
@@ -145,7 +145,7 @@ class SimulatedSession:
         await self._tasks.stop()
         if was_connected:
             try:
-                with suppress(TimeoutError, SessionLost):  # then it ends by its timeout
+                with suppress(TimeoutError, SessionLost):  # without an answer it expires
                     async with asyncio.timeout(_CLOSE_SECONDS_MAX):
                         await self._connection.ask(End())
             finally:
@@ -205,7 +205,7 @@ class SimulatedSession:
 
 
 async def end_session(network: HostNetwork, random: Random, key: SessionKey) -> bool:
-    """Attaches to a session and closes it. Whether it was there. `StoreUnreachable` when no server answers in time."""
+    """Attaches to a session and closes it; False when it had ended. `StoreUnreachable` when no server answers."""
     was_there = False
     try:
         async with asyncio.timeout(CONNECTION_TIMEOUT_MS / 1000):
@@ -217,7 +217,7 @@ async def end_session(network: HostNetwork, random: Random, key: SessionKey) -> 
                     was_there = True
                     await connection.ask(End())
                     return True
-                except (OSError, SessionLost):  # it may be closed, or not
+                except (OSError, SessionLost):  # it may have been closed
                     await asyncio.sleep(random.uniform(*_RETRY_SECONDS))
                 finally:
                     connection.close()

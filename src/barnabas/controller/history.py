@@ -1,0 +1,141 @@
+"""An image of the cluster together with how it came about, so that others can be told what they lack.
+
+```
+controller   image ── changes ──▶ image ── changes ──▶ image        each has a place: (controller epoch, position)
+                └── since(place of a broker) ──▶ the changes behind it, in order; None: too far behind
+```
+
+Every broker keeps one. While it follows a controller it takes over that one's places (`follow`). When it is elected
+itself it goes on from there in its own epoch (`begin_epoch`), so that brokers that were as far as it was need no whole
+image; one that knows of a place that the new controller never saw does.
+
+Old steps are dropped when they hold many changes: an image that is whole is shorter then.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from barnabas.metadata.image import Change, ClusterImage, ControllerChanged, PartitionsChanged, TopicChanged
+from barnabas.metadata.watcher import ImageListener
+
+WEIGHT_MAX: Final = 50_000
+"""Of all steps that are kept: one for each partition, broker or config that changed."""
+
+
+class Place(NamedTuple):
+    """How far an image has come."""
+
+    controller_epoch: int
+    position: int
+
+
+NOWHERE: Final = Place(-1, -1)
+"""Of a broker that has no image."""
+
+
+class _Step(NamedTuple):
+    before: Place
+    after: Place
+    changes: tuple[Change, ...]
+    weight: int
+
+
+class ImageHistory:
+    """Owner: the broker's event loop."""
+
+    def __init__(self, weight_max: int = WEIGHT_MAX) -> None:
+        self.image = ClusterImage()
+        self.place = NOWHERE
+        self._listeners: list[ImageListener] = []
+        self._steps: deque[_Step] = deque()
+        self._weight = 0
+        self._weight_max = weight_max
+
+    def subscribe(self, listener: ImageListener) -> None:
+        """Called with each image and the one before it, in order; it must neither block nor raise."""
+        self._listeners.append(listener)
+
+    def unsubscribe(self, listener: ImageListener) -> None:
+        self._listeners.remove(listener)
+
+    async def wait_for(self, predicate: Callable[[ClusterImage], bool]) -> ClusterImage:
+        """The first image, from now on, for which the predicate holds."""
+        if predicate(self.image):
+            return self.image
+        found: asyncio.Future[ClusterImage] = asyncio.get_running_loop().create_future()
+
+        def look(_: ClusterImage, image: ClusterImage) -> None:
+            if not found.done() and predicate(image):
+                found.set_result(image)
+
+        self.subscribe(look)
+        try:
+            return await found
+        finally:
+            self.unsubscribe(look)
+
+    # -- as the controller -----------------------------------------------------------------------------------------
+
+    def begin_epoch(self, controller_epoch: int, controller_id: int) -> None:
+        """This broker is the controller now, and what it publishes next follows what it has."""
+        assert controller_epoch > self.place.controller_epoch, f"{controller_epoch} is not newer than {self.place}"
+        self._take(Place(controller_epoch, 0), [ControllerChanged(controller_id)])
+
+    def publish(self, changes: Iterable[Change]) -> None:
+        """The next image, if that is another one."""
+        self._take(Place(self.place.controller_epoch, self.place.position + 1), changes)
+
+    # -- as a follower ---------------------------------------------------------------------------------------------
+
+    def follow(self, before: Place, after: Place, changes: Iterable[Change]) -> None:
+        """What the controller said comes behind the place that this image has."""
+        assert before == self.place, f"changes behind {before} do not follow {self.place}"
+        self._take(after, changes)
+
+    def restart(self, place: Place, changes: Iterable[Change]) -> None:
+        """A whole image takes the place of this one. What is equal in both stays the same object."""
+        self._steps.clear()
+        self._weight = 0
+        self._move(place, self.image.replaced_by(changes))
+
+    # -- for those who follow --------------------------------------------------------------------------------------
+
+    def since(self, place: Place) -> Sequence[Change] | None:
+        """Everything behind a place, in order; None when only the whole image helps."""
+        if place == self.place:
+            return ()
+        changes: list[tuple[Change, ...]] = []
+        for step in reversed(self._steps):
+            changes.append(step.changes)
+            if step.before == place:
+                return [change for one in reversed(changes) for change in one]
+        return None
+
+    def _take(self, after: Place, changes: Iterable[Change]) -> None:
+        image, made = self.image.follow(changes)
+        if not made and after.controller_epoch == self.place.controller_epoch:
+            return
+        step = _Step(self.place, after, tuple(made), sum(map(_weight_of, made)))
+        self._steps.append(step)
+        self._weight += step.weight
+        while self._weight > self._weight_max:
+            self._weight -= self._steps.popleft().weight
+        self._move(after, image)
+
+    def _move(self, place: Place, image: ClusterImage) -> None:
+        old, self.image, self.place = self.image, image, place
+        if image is not old:
+            for listener in list(self._listeners):
+                listener(old, image)
+
+
+def _weight_of(change: Change) -> int:
+    match change:
+        case TopicChanged(topic):
+            return 1 + len(topic.partitions)
+        case PartitionsChanged(partitions=partitions):
+            return 1 + len(partitions)
+        case _:
+            return 1

@@ -1,0 +1,175 @@
+"""FetchImage, by which brokers follow the controller's image of the cluster: our own message, between brokers only.
+
+Its classes have the form of kio's, one for each version, so that `reader` and `values` read and write them.
+
+| version | |
+|---|---|
+| 0 | brokers, topics, configs |
+| 1 | besides: what elections among replicas need (the past of brokers, eligible replicas, the minimum in force) |
+
+An answer holds what comes behind the place that the broker asked with, or everything (`is_whole`), and the place that
+it leads to. Within each array the order counts, and the last entry about a thing holds; the arrays do not depend on
+each other.
+
+- A broker with epoch -1, a topic without an id, configs without an entry: the thing is gone.
+- `is_whole` of a topic is false when only the partitions that are named have changed.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+from uuid import UUID
+
+_KEY: Final = 10_001
+
+
+def _number(kafka_type: str, default: int) -> Any:
+    return field(default=default, metadata={"kafka_type": kafka_type})
+
+
+def _int32(default: int = 0) -> Any:
+    return _number("int32", default)
+
+
+def _int64(default: int = 0) -> Any:
+    return _number("int64", default)
+
+
+def _numbers(kafka_type: str) -> Any:
+    return field(default=(), metadata={"kafka_type": kafka_type})
+
+
+def _text() -> Any:
+    return field(default="", metadata={"kafka_type": "string"})
+
+
+def _flag() -> Any:
+    return field(default=False, metadata={"kafka_type": "bool"})
+
+
+class _Version0:
+    __slots__ = ()
+    __version__: ClassVar[int] = 0
+    __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[int] = _KEY
+
+
+class _Version1(_Version0):
+    __slots__ = ()
+    __version__: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchImageRequestV0(_Version0):
+    broker_id: int = _int32()
+    broker_epoch: int = _int64(-1)
+    """-1: not registered yet."""
+    controller_epoch: int = _int32(-1)
+    """Whose positions these are; -1: the broker has no image."""
+    position: int = _int64(-1)
+    """The last change that it has."""
+    max_wait_ms: int = _int32()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageEndpointV0(_Version0):
+    listener: str = _text()
+    protocol: str = _text()
+    host: str = _text()
+    port: int = _int32()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageBrokerV0(_Version0):
+    broker_id: int = _int32()
+    epoch: int = _int64(-1)
+    rack: str | None = field(default=None, metadata={"kafka_type": "string"})
+    endpoints: tuple[ImageEndpointV0, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagePartitionV0(_Version0):
+    index: int = _int32()
+    leader: int = _int32(-1)
+    leader_epoch: int = _int32(-1)
+    partition_epoch: int = _int32(-1)
+    is_recovering: bool = _flag()
+    replicas: tuple[int, ...] = _numbers("int32")
+    adding: tuple[int, ...] = _numbers("int32")
+    removing: tuple[int, ...] = _numbers("int32")
+    isr: tuple[int, ...] = _numbers("int32")
+    isr_epochs: tuple[int, ...] = _numbers("int64")
+    """The broker epoch of each member of the ISR; empty where none was written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageTopicV0(_Version0):
+    name: str = _text()
+    topic_id: UUID | None = field(default=None, metadata={"kafka_type": "uuid"})
+    is_whole: bool = _flag()
+    partitions: tuple[ImagePartitionV0, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageConfigV0(_Version0):
+    name: str = _text()
+    value: str = _text()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageTopicConfigsV0(_Version0):
+    name: str = _text()
+    configs: tuple[ImageConfigV0, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageBrokerConfigsV0(_Version0):
+    broker_id: int = _int32(-1)
+    """-1: for every broker."""
+    configs: tuple[ImageConfigV0, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchImageResponseV0(_Version0):
+    error_code: int = _number("error_code", 0)
+    controller_id: int = _int32(-1)
+    controller_epoch: int = _int32(-1)
+    position: int = _int64(-1)
+    is_whole: bool = _flag()
+    brokers: tuple[ImageBrokerV0, ...] = ()
+    topics: tuple[ImageTopicV0, ...] = ()
+    topic_configs: tuple[ImageTopicConfigsV0, ...] = ()
+    broker_configs: tuple[ImageBrokerConfigsV0, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchImageRequestV1(FetchImageRequestV0, _Version1):
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageBrokerV1(ImageBrokerV0, _Version1):
+    previous_epoch: int = _int64(-1)
+    intact_since: int = _int64(-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagePartitionV1(ImagePartitionV0, _Version1):
+    elr: tuple[int, ...] = _numbers("int32")
+    elr_epochs: tuple[int, ...] = _numbers("int64")
+    min_insync_replicas: int = _int32(-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageTopicV1(ImageTopicV0, _Version1):
+    partitions: tuple[ImagePartitionV1, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchImageResponseV1(FetchImageResponseV0, _Version1):
+    brokers: tuple[ImageBrokerV1, ...] = ()
+    topics: tuple[ImageTopicV1, ...] = ()
+
+
+FETCH_IMAGE_REQUESTS: Final = (FetchImageRequestV0, FetchImageRequestV1)
+FETCH_IMAGE_RESPONSES: Final = (FetchImageResponseV0, FetchImageResponseV1)
+"""By version."""

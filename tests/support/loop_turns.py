@@ -2,13 +2,26 @@
 
 What another client waits for is the turn of the loop that is under way when its request comes. Its processor time is
 measured, not its wall time: a machine that is busy with something else makes both longer, but only the second by any
-amount.
+amount. A processor that is slow at the moment (one that many machines share) makes the first longer, too: `slowness`
+says how much, so that a limit can allow for it.
 """
 
 import asyncio
 import time
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
+
+_STEPS: Final = 200_000
+_STEPS_SECONDS: Final = 0.02
+"""What they take on the processor that limits were chosen on, or less."""
+
+
+def slowness() -> float:
+    """By what factor the processor is slower now than the one that limits were chosen on; at least 1."""
+    began, total = time.thread_time(), 0
+    for step in range(_STEPS):
+        total += step
+    return max(1.0, (time.thread_time() - began) / _STEPS_SECONDS)
 
 
 class LoopTurns:

@@ -28,11 +28,12 @@ _Result = TypeVar("_Result")
 def run(
     coroutine: Coroutine[Any, Any, _Result],
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop,
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> _Result:
     """Runs it on the loop that brokers use, or on another one; a test that hangs fails."""
 
     async def bounded() -> _Result:
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with asyncio.timeout(patience_seconds):
             return await coroutine
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:

@@ -125,7 +125,7 @@ def test_member_that_does_not_poll_in_time_loses_its_partitions_and_returns(boot
     async def scenario(cluster: Cluster) -> None:
         await Admin(cluster).create_topic(name, partitions=2)
         news = asyncio.Condition()
-        slow = Reader(cluster, options_of(name, max_poll_interval_ms=200), [name], news)
+        slow = Reader(cluster, options_of(name, max_poll_interval_ms=1_500), [name], news)
         await slow.until(lambda: len(slow.consumer.assignment) == 2)
         slow.may_poll.clear()
         other = Reader(cluster, options_of(name), [name], news)

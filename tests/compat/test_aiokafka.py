@@ -15,7 +15,7 @@ from barnabas.testing import Broker
 BOTH_CODECS = True
 
 ORDERS = TopicPartition("orders", 0)
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 180
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:

@@ -26,7 +26,7 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.either_broker import EITHER, either_broker
 from tests.support.kafka import KafkaNode
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 180
 _numbers = itertools.count()
 
 

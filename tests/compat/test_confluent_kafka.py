@@ -31,7 +31,7 @@ BOTH_CODECS = True
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 QUIET = {"log_level": 0}
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 180
 
 
 def producer(bootstrap: str, **options: object) -> Producer:

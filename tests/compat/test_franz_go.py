@@ -14,7 +14,7 @@ BOTH_CODECS = True
 
 SOURCE = Path(__file__).resolve().parents[1] / "support" / "franz_go"
 BUILD_TIMEOUT_SECONDS = 240
-RUN_TIMEOUT_SECONDS = 60
+RUN_TIMEOUT_SECONDS = 180
 
 
 @pytest.fixture(scope="module")

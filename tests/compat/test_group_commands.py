@@ -23,7 +23,7 @@ from tests.support.kafka import KafkaNode, wait_until
 from tests.unit.cli.test_group_docs import PAGE, comparable
 from tests.unit.project.test_docs_commands import fill_examples
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 180
 INTERRUPTED = 130
 _numbers = itertools.count()
 

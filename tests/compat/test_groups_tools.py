@@ -19,7 +19,7 @@ from tests.support.side_by_side_cast import protocols
 CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 GROUPS = "org.apache.kafka.tools.GroupsCommand"
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 180
 
 
 @pytest.fixture

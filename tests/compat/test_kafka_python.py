@@ -13,7 +13,7 @@ from barnabas.testing import ApiKey, Broker, ErrorCode
 BOTH_CODECS = True
 
 ORDERS = TopicPartition("orders", 0)
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 180
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from barnabas.testing import Broker
 
 BOTH_CODECS = True
 
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 180
 
 pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (Debian package kcat)")
 

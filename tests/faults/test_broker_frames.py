@@ -81,7 +81,7 @@ def _address(broker: BrokerProcess) -> tuple[str, int]:
 def _throw(broker: BrokerProcess, frames: list[bytes]) -> None:
     """Each on a connection of its own, of which some end at once and some with a reset."""
     for number, frame in enumerate(frames):
-        with socket.create_connection(_address(broker), timeout=5) as client:
+        with socket.create_connection(_address(broker), timeout=60) as client:
             if number % 3 == 0:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             try:
@@ -163,7 +163,7 @@ def test_unreadable_body_closes_the_connection_and_no_other(broker: BrokerProces
 
 @pytest.mark.parametrize("length", [-1, 1_000_001, 2**31 - 1])
 def test_length_beyond_the_limit_closes_before_anything_is_read(broker: BrokerProcess, length: int) -> None:
-    with socket.create_connection(_address(broker), timeout=10) as client:
+    with socket.create_connection(_address(broker), timeout=60) as client:
         client.sendall(LENGTH.pack(length))
         assert client.recv(1) == b""
 
@@ -171,7 +171,7 @@ def test_length_beyond_the_limit_closes_before_anything_is_read(broker: BrokerPr
 def test_half_open_connections_cost_little_and_no_other(broker: BrokerProcess, witness: Side) -> None:
     before = broker.resident_bytes
     halves = [b"", b"\0", LENGTH.pack(900_000), LENGTH.pack(900_000) + bytes(1000)]
-    clients = [socket.create_connection(_address(broker), timeout=5) for _ in range(CONNECTIONS)]
+    clients = [socket.create_connection(_address(broker), timeout=60) for _ in range(CONNECTIONS)]
     try:
         for number, client in enumerate(clients):
             client.sendall(halves[number % len(halves)])
@@ -188,7 +188,7 @@ def test_readers_that_do_not_read_cost_bounded_memory(broker: BrokerProcess, wit
     frames = witness.frame(ApiKey.FETCH, 12, asked) * 200  # 180 MB of answers for each client
     metadata = witness.frame(ApiKey.METADATA, 12, {"topics": None, "allow_auto_topic_creation": False}) * 2000
     before = broker.resident_bytes
-    clients = [socket.create_connection(_address(broker), timeout=5) for _ in range(30)]
+    clients = [socket.create_connection(_address(broker), timeout=60) for _ in range(30)]
     try:
         for number, client in enumerate(clients):
             client.setblocking(False)

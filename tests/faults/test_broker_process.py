@@ -201,7 +201,7 @@ def test_full_disk_refuses_producers_serves_consumers_and_heals(tmp_path: Path, 
         (small_disk / "rest").unlink()
         ballast.unlink()
         began = time.monotonic()
-        wait_until(lambda: produce() == ErrorCode.NONE, "space is there again", timeout_seconds=30)
+        wait_until(lambda: produce() == ErrorCode.NONE, "space is there again", timeout_seconds=120)
         assert [produce() for _ in range(20)] == [ErrorCode.NONE] * 20, f"healed after {time.monotonic() - began:.1f} s"
         assert _stored(side, "orders") == acknowledged
         assert sorted(acknowledged) == list(range(len(acknowledged)))

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.broker_process import BrokerProcess
 
 PARTITIONS = 4
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 180
 SETTINGS = {"offsets.topic.num.partitions": "4"}
 
 

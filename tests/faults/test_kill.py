@@ -53,7 +53,7 @@ def start_writer(directory: Path, story: str, pattern: str = NEVER, calls: int =
 
 def run_until_killed(directory: Path, story: str, pattern: str, calls: int) -> Confirmed:
     process = start_writer(directory, story, pattern, calls)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=180)
     assert process.returncode == -signal.SIGKILL
     return Confirmed.parse(output.splitlines())
 
@@ -64,7 +64,7 @@ def kill_after(directory: Path, story: str, lines: int) -> Confirmed:
     assert process.stdout is not None
     seen = [process.stdout.readline() for _ in range(lines)]
     process.kill()
-    rest, _ = process.communicate(timeout=60)
+    rest, _ = process.communicate(timeout=180)
     assert process.returncode == -signal.SIGKILL
     # A line may have been cut short by the kill.
     return Confirmed.parse([*seen, *(line for line in rest.splitlines(keepends=True) if line.endswith(b"\n"))])

@@ -162,6 +162,6 @@ uvloop.run(main())
 
 def test_thousand_idle_connections_that_were_used_once_stay_small() -> None:
     """In a process of its own: the client's sockets count too, and still it fits."""
-    measured = subprocess.run([sys.executable, "-c", _MEASURE_IDLE], capture_output=True, text=True, timeout=60)
+    measured = subprocess.run([sys.executable, "-c", _MEASURE_IDLE], capture_output=True, text=True, timeout=180)
     assert measured.returncode == 0, measured.stderr
     assert int(measured.stdout) <= IDLE_CONNECTION_BYTES_MAX

@@ -100,7 +100,7 @@ def test_address_for_metrics_that_makes_no_sense_is_refused(listen: str, port: i
 def test_metrics_are_served_on_another_address_than_the_usual_one() -> None:
     server = MetricsServer(PipelineMetrics("views", [VIEW]), "127.0.0.2", 0)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.2:{server.port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.2:{server.port}/metrics", timeout=120) as answer:
             assert b'barnabas_pipeline_batch_id{pipeline="views",query="counts"} 3.0' in answer.read()
     finally:
         server.close()

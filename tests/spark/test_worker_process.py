@@ -22,7 +22,7 @@ print("parent", kept.get("cluster"))
 
 
 def test_forked_process_keeps_its_own_values() -> None:
-    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, check=True, timeout=180)
     assert done.stdout.splitlines() == ["child None the child's", "parent a client with sockets and a thread"]
 
 

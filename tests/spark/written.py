@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, TopicPartition
 
-TIMEOUT_SECONDS = 30
+TIMEOUT_SECONDS = 120
 
 
 class Written(NamedTuple):

@@ -22,8 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-START_TIMEOUT_SECONDS = 60
-STOP_TIMEOUT_SECONDS = 60
+START_TIMEOUT_SECONDS = 180
+STOP_TIMEOUT_SECONDS = 180
 
 _UNCOMPILED = """
 import sys

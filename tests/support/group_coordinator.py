@@ -174,7 +174,7 @@ def waiting() -> tuple["asyncio.Future[Any]", Callable[[Any], None]]:
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 20))
+    asyncio.run(asyncio.wait_for(scenario, 120))
 
 
 async def turns(count: int = 5) -> None:

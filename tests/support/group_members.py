@@ -29,7 +29,7 @@ from typing import Any, Self
 
 from tests.support.kafka import PROJECT_DIRECTORY
 
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 180.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from barnabas.client.group.member_options import GroupOptions, OffsetReset, Reba
 from barnabas.client.producing.producer import Producer
 from barnabas.client.reading.consumer import ConsumerOptions
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 180
 GROUP_SETTINGS = {"group.min.session.timeout.ms": "100", "group.initial.rebalance.delay.ms": "0"}
 READER = "reader"
 

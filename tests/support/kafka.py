@@ -42,8 +42,8 @@ JAVA_SOURCES = Path(__file__).resolve().parent / "java"
 
 DOWNLOAD_TIMEOUT_SECONDS = 600
 TOOL_TIMEOUT_SECONDS = 180
-START_TIMEOUT_SECONDS = 90
-STOP_TIMEOUT_SECONDS = 60
+START_TIMEOUT_SECONDS = 240
+STOP_TIMEOUT_SECONDS = 180
 START_ATTEMPTS = 3
 """A free port may be taken by another process between our look and Kafka's bind."""
 
@@ -80,7 +80,7 @@ class KafkaFailed(Exception):  # noqa: N818
     """Apache Kafka, or one of its tools, ran and ended badly; the message carries the end of its output."""
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_seconds: float = 60) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout_seconds: float = 180) -> None:
     """Polls another process's doing, such as a file that it writes, until it is there."""
     deadline = time.monotonic() + timeout_seconds
     while not condition():

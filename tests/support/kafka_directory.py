@@ -37,7 +37,7 @@ from tests.support.kafka_truth import PartitionTruth, TopicPartitionName, load_t
 
 SEED = 1883
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-CLIENT_TIMEOUT_SECONDS = 60
+CLIENT_TIMEOUT_SECONDS = 180
 ACKNOWLEDGED_BEFORE_KILL = 3000
 CREATE_TIME_STEP_MS_MAX = 250
 

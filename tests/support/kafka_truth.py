@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from tests.support.kafka import KafkaFailed
 
-CLIENT_TIMEOUT_SECONDS = 60
+CLIENT_TIMEOUT_SECONDS = 180
 LOOKUPS_PER_PARTITION = 7
 
 TopicPartitionName: TypeAlias = str

@@ -3,13 +3,16 @@
 What another client waits for is the turn of the loop that is under way when its request comes. Its processor time is
 measured, not its wall time: a machine that is busy with something else makes both longer, but only the second by any
 amount. A processor that is slow at the moment (one that many machines share) makes the first longer, too: `slowness`
-says how much, so that a limit can allow for it.
+says how much, so that a limit can allow for it; and what is slow by chance is not slow `TRIES` times in a row.
 """
 
 import asyncio
 import time
 from types import TracebackType
 from typing import Final, Self
+
+TRIES: Final = 5
+"""How often a measurement that missed its limit is made again: the least disturbed one counts."""
 
 _STEPS: Final = 200_000
 _STEPS_SECONDS: Final = 0.02

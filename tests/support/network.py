@@ -20,7 +20,7 @@ from barnabas.net.server import Listener, ListenerSpec, Server, ServerOptions
 from barnabas.net.sockets import SocketNetwork
 
 LENGTH = struct.Struct(">i")
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 
 _Result = TypeVar("_Result")
 

@@ -28,7 +28,7 @@ import uvloop
 from barnabas.wire.primitives import INT32
 from tests.support.broker_parts import ServedBroker, served_broker
 
-_TIMEOUT_SECONDS = 30
+_TIMEOUT_SECONDS = 120
 _ALLOCATIONS_SOURCE = Path(__file__).with_name("allocations.c")
 
 

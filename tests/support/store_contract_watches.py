@@ -131,5 +131,5 @@ class WatchContract(Contract):
             for number in range(1, 41):
                 await writer.set("/a", str(number).encode())
 
-        await asyncio.wait_for(asyncio.gather(follow(), change()), 30)
+        await asyncio.wait_for(asyncio.gather(follow(), change()), 120)
         assert [int(value) for value in seen] == sorted({int(value) for value in seen})

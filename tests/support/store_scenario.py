@@ -14,7 +14,7 @@ import pytest
 
 from barnabas.metadata.store import EventType, MetadataStore, SessionState, WatchEvent
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 
 
 class CannotHappen(Exception):  # noqa: N818

@@ -19,7 +19,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 180.0
 _STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 

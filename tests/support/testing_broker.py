@@ -4,7 +4,7 @@ from barnabas.client.broker_connection import ConnectionOptions
 from barnabas.client.cluster import ClusterOptions
 from barnabas.testing import ApiKey, Broker
 
-PATIENCE = ClusterOptions(ConnectionOptions(connect_timeout_seconds=5), retry_timeout_seconds=5)
+PATIENCE = ClusterOptions(ConnectionOptions(connect_timeout_seconds=60), retry_timeout_seconds=60)
 NOTHING_ELSE = {"assignments": [], "configs": []}
 MEMBER = {"group_id": "billing", "generation_id": 1, "member_id": "m", "group_instance_id": None}
 CHANGING = {

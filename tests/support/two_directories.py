@@ -56,7 +56,7 @@ class Client:
         reader, writer = self._streams
         writer.write(request_start(key, version, self._correlation_id, "test", len(body)) + body)
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(120):
                 frame = memoryview(await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big")))
         except (asyncio.IncompleteReadError, ConnectionError):
             self.close()

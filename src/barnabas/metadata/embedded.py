@@ -324,7 +324,7 @@ class EmbeddedMetadata:
         self._become_sound()
 
     def _end_all(self, group: Sequence[_Write], reason: str) -> None:
-        """The store stops: whoever waits is told, also that the outcome of the group is unknown."""
+        """The store stops: its callers are told, also that the outcome of the group is unknown."""
         for write in group:
             _refuse([write], OutcomeUnknown(write.operations[0].path if write.operations else ROOT, reason))
         sessions, self._sessions = self._sessions, []

@@ -11,21 +11,16 @@ from typing import Protocol
 from barnabas.metadata.errors import NoNode, SessionLost, SessionSuspended
 from barnabas.metadata.limits import check_size
 from barnabas.metadata.paths import check_path
+from barnabas.metadata.session import Session
 from barnabas.metadata.store import (
-    ANY_VERSION,
-    Create,
-    Delete,
     Node,
     Operation,
     Result,
-    SessionListener,
     SessionState,
-    SetData,
     Stat,
     Watch,
 )
 from barnabas.metadata.tree import Tree
-from barnabas.metadata.watches import Watches
 
 
 class SessionOwner(Protocol):
@@ -43,33 +38,16 @@ class SessionOwner(Protocol):
         ...
 
 
-class EmbeddedSession:
+class EmbeddedSession(Session):
     def __init__(self, store: SessionOwner, session_id: int, tree: Tree) -> None:
+        super().__init__(SessionState.CONNECTED)
         self._store = store
         self._session_id = session_id
         self._tree = tree
-        self._state = SessionState.CONNECTED
-        self._listeners: list[SessionListener] = []
-        self.watches = Watches()
 
     @property
     def session_id(self) -> int:
         return self._session_id
-
-    @property
-    def state(self) -> SessionState:
-        return self._state
-
-    def add_session_listener(self, listener: SessionListener) -> None:
-        self._listeners.append(listener)
-
-    def remove_session_listener(self, listener: SessionListener) -> None:
-        self._listeners.remove(listener)
-
-    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        [created] = await self.multi([Create(path, data, ephemeral, sequential)])
-        assert isinstance(created, str)
-        return created
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         node = self._read(path, watch)
@@ -96,14 +74,6 @@ class EmbeddedSession:
             self.watches.add_children(path, watch)
         return sorted(self._tree.child_names(path))
 
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        [stat] = await self.multi([SetData(path, data, version)])
-        assert isinstance(stat, Stat)
-        return stat
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
-
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         self._require_connected()
         check_size(operations)
@@ -123,14 +93,6 @@ class EmbeddedSession:
         """No operation is accepted any more and no watch is called; those that wait are still done."""
         self.change_state(SessionState.LOST)
 
-    def change_state(self, state: SessionState) -> None:
-        """Tells the listeners."""
-        if state is not SessionState.CONNECTED:
-            self.watches.clear()
-        self._state = state
-        for listener in list(self._listeners):
-            listener(state)
-
     def _read(self, path: str, watch: Watch | None) -> Node | None:
         self._require_connected()
         check_path(path)
@@ -141,8 +103,7 @@ class EmbeddedSession:
             self.watches.add_data(path, watch)
         return Node(node.data, node.stat(self._tree.child_count(path)))
 
-    def _require_connected(self) -> None:
-        if self._state is not SessionState.CONNECTED:
-            why = "" if self._store.problem is None else f": {self._store.problem}"
-            error = SessionSuspended if self._state is SessionState.SUSPENDED else SessionLost
-            raise error(f"this session of the metadata store is {self._state.value}{why}")
+    def _refusal(self) -> SessionLost:
+        why = "" if self._store.problem is None else f": {self._store.problem}"
+        error = SessionSuspended if self._state is SessionState.SUSPENDED else SessionLost
+        return error(f"this session of the metadata store is {self._state.value}{why}")

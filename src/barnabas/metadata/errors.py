@@ -54,7 +54,7 @@ class InvalidPath(StoreError, ValueError):  # noqa: N818
 
 
 class WriteTooLarge(StoreError):  # noqa: N818
-    """ZooKeeper would drop the connection of whoever sent it."""
+    """ZooKeeper would drop the connection that sent it."""
 
     def __init__(self, path: str, size_bytes: int, bytes_max: int) -> None:
         super().__init__(path, f"a write of {size_bytes:,} bytes is too large; the limit is {bytes_max:,}")

@@ -1,6 +1,6 @@
 """How large a write may be, in every store, so that what works on one broker works in a cluster. Pure.
 
-ZooKeeper reads at most `WRITE_BYTES_MAX` of a request and drops the connection of whoever sent more (`jute.maxbuffer`).
+ZooKeeper reads at most `WRITE_BYTES_MAX` of a request and drops the connection that sent more (`jute.maxbuffer`).
 A request holds, for each operation, its path and data, and what `OPERATION_BYTES` allows for: lengths, flags, access
 list, and the chroot in front of the path, which has at most `CHROOT_BYTES_MAX`.
 """

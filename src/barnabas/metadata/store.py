@@ -3,7 +3,7 @@
 `barnabas.metadata.embedded` implements it in process for a broker on its own, `barnabas.metadata.zookeeper` for many
 brokers. What every implementation promises (tests/support/store_contract.py has the tests):
 
-- **Sessions.** An object that implements `MetadataStore` is one session, and its end is final: whoever wants to go on
+- **Sessions.** An object that implements `MetadataStore` is one session, and its end is final: a broker that goes on
   opens another one.
 
   ```

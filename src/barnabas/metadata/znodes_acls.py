@@ -10,7 +10,7 @@
 TYPE is a `ResourceType`; Kafka's authorizer makes a node for each type when it starts. Names are in the path as they
 are, so a name with a `/` has no rules: Kafka refuses to write them.
 
-A rule that cannot be read raises `CorruptNode`. Whoever decides about access must then refuse: the rule may be one that
+A rule that cannot be read raises `CorruptNode`. The authorizer must then refuse: the rule may be one that
 denies.
 """
 

@@ -5,7 +5,7 @@
 /config/brokers/N                    configs of a broker
 /config/users/U                      quotas and SCRAM credentials of a user
 /config/users/U/clients/C            quotas of a client id of a user
-/config/clients/C                    quotas of a client id, whoever the user is
+/config/clients/C                    quotas of a client id, for every user
 /config/ips/A                        quota of an IP address
 ```
 

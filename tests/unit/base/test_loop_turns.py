@@ -7,22 +7,27 @@ from pathlib import Path
 
 from barnabas.wire.apis import ApiKey
 from tests.support.broker_parts import ServedBroker, new_topic, served_broker
-from tests.support.loop_waits import CALLBACK_SECONDS_MAX, longest_callback
+from tests.support.loop_turns import TRIES
+from tests.support.loop_waits import CALLBACK_SECONDS_MAX, LongestCallback, longest_callback
 
 PARTITIONS = 1_000
 TOPICS = 100
+PATIENCE_SECONDS = 120
 
 
 def _measure(directory: Path, scene: Callable[[ServedBroker], Awaitable[None]]) -> None:
-    """Plays a scene on asyncio's own loop, whose callbacks can be watched."""
+    """Plays a scene on asyncio's own loop, whose callbacks can be watched; again when a busy machine disturbed it."""
 
-    async def play() -> None:
-        async with asyncio.timeout(120), served_broker(directory) as broker:
+    async def play(number: int) -> LongestCallback:
+        async with asyncio.timeout(PATIENCE_SECONDS), served_broker(directory / str(number)) as broker:
             with longest_callback() as longest:
                 await scene(broker)
-            assert longest.seconds < CALLBACK_SECONDS_MAX, longest
+        return longest
 
-    asyncio.run(play())
+    longest = [asyncio.run(play(0))]
+    while longest[-1].seconds > CALLBACK_SECONDS_MAX:
+        assert len(longest) < TRIES, longest
+        longest.append(asyncio.run(play(len(longest))))
 
 
 async def _delete(broker: ServedBroker, names: list[str]) -> None:

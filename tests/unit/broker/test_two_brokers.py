@@ -37,7 +37,7 @@ async def check_serves(served: ServedBroker, group_id: str) -> None:
         for asked in (produce_of("flushed"), produce_of("flushed", b"v" * 1000, Codec.GZIP)):
             answer = await writer.ask(*asked)
             assert answer.responses[0].partition_responses[0].error_code.value == 0
-        assert await asyncio.wait_for(reader.reader.readexactly(4), 10)
+        assert await asyncio.wait_for(reader.reader.readexactly(4), 120)
         joined = await writer.ask(*join_of(group_id))
         assert joined.error_code.value == 0
         assert (await served.commit(end)).value == 0

@@ -21,7 +21,7 @@ def served(directory: Path, work: Callable[[Broker], Coroutine[Any, Any, None]])
         async with Broker(settings) as broker:
             await work(broker)
 
-    asyncio.run(asyncio.wait_for(run(), 20))
+    asyncio.run(asyncio.wait_for(run(), 120))
 
 
 async def is_let_in(broker: Broker) -> bool:

@@ -15,7 +15,7 @@ from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode
 
 NOW_MS = 1_794_738_667_000
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 180
 ORDERS = TopicPartition("orders", 0)
 
 

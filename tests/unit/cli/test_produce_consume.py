@@ -16,7 +16,7 @@ from barnabas.wire.errors import ErrorCode
 from tests.support.command_line import run_line
 
 INTERRUPTED = 130
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 180
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from barnabas.testing import Broker
 from tests.support.frame_client import frame_of, produce_of
 from tests.unit.broker.test_settings import KAFKAS_OWN_FILE
 
-STOP_SECONDS_MAX = 20
+STOP_SECONDS_MAX = 120
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from barnabas.metadata.zookeeper.zookeeper_options import ZooKeeperOptions
 from barnabas.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.support.command_line import run
 
-STOP_SECONDS_MAX = 20
+STOP_SECONDS_MAX = 120
 NEEDED = ("zookeeper-3.9.5", "zookeeper-jute-3.9.5", "slf4j-api-2.0.17", "metrics-core-4.2.37", "snappy-java-1.1.10.8")
 
 

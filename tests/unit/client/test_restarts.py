@@ -11,7 +11,7 @@ from tests.support.broker_parts import served_broker
 from tests.support.network import run
 
 ORDERS = TopicPartition("orders", 0)
-PATIENT = ClusterOptions(retry_timeout_seconds=20, backoff_seconds_min=0.01)
+PATIENT = ClusterOptions(retry_timeout_seconds=120, backoff_seconds_min=0.01)
 
 
 def test_consumer_goes_on_in_the_epochs_of_the_next_start(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class Member:
         return changes is not None or controller.is_whole.is_set()
 
     async def wait_for(self, predicate: Callable[[ClusterImage], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(120):
             await self.history.wait_for(predicate)
 
     async def die(self) -> None:

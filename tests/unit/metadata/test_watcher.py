@@ -104,7 +104,7 @@ def test_watches_of_deleted_topics_do_not_pile_up() -> None:
     run_in_cluster(scenario)
 
 
-def test_whoever_waits_for_an_image_hears_that_the_watcher_ended() -> None:
+def test_waiter_for_an_image_hears_that_the_watcher_ended() -> None:
     async def scenario(cluster: MetadataCluster) -> None:
         watcher = MetadataWatcher(cluster.session)
         await watcher.load()

@@ -25,7 +25,7 @@ async def _open(served: Served, in_flight_max: int = 5, reply_bytes_max: int = 1
         SocketNetwork(),
         "127.0.0.1",
         served.listener.port,
-        timeout_seconds=5,
+        timeout_seconds=60,
         in_flight_max=in_flight_max,
         reply_bytes_max=reply_bytes_max,
     )
@@ -120,7 +120,7 @@ def test_garbage_closes_the_channel_and_fails_what_is_in_flight(garbage: bytes, 
         async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             channel = await Channel.connect(
-                SocketNetwork(), "127.0.0.1", port, timeout_seconds=5, reply_bytes_max=1_000_000
+                SocketNetwork(), "127.0.0.1", port, timeout_seconds=60, reply_bytes_max=1_000_000
             )
             with pytest.raises(ChannelClosed, match=reason):
                 await channel.request(_encoder(b"x"))
@@ -141,7 +141,7 @@ def test_frame_that_nobody_asked_for_closes_the_channel() -> None:
 
         async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
-            channel = await Channel.connect(SocketNetwork(), "127.0.0.1", port, timeout_seconds=5)
+            channel = await Channel.connect(SocketNetwork(), "127.0.0.1", port, timeout_seconds=60)
             await until(lambda: channel.is_closed)
             with pytest.raises(ChannelClosed, match="answers no request"):
                 await channel.request(_encoder(b"x"))
@@ -189,7 +189,7 @@ def test_connecting_where_nobody_listens_fails_with_the_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(ConnectFailed, match=f"no connection to 127.0.0.1:{port}: "):
-        run(Channel.connect(SocketNetwork(), "127.0.0.1", port, timeout_seconds=5))
+        run(Channel.connect(SocketNetwork(), "127.0.0.1", port, timeout_seconds=60))
 
 
 def test_connecting_to_one_who_does_not_answer_ends_at_the_timeout() -> None:

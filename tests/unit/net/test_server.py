@@ -187,7 +187,7 @@ def test_stop_answers_what_was_taken_and_accepts_nobody() -> None:
 @contextlib.asynccontextmanager
 async def just_accepted(served: Served, turns: int) -> AsyncIterator[socket.socket]:
     """A client whose connection the server has taken so many turns of the loop ago."""
-    with socket.create_connection(("127.0.0.1", served.listener.port), timeout=5) as client:
+    with socket.create_connection(("127.0.0.1", served.listener.port), timeout=60) as client:
         (listening,) = served.server._listening.values()
         assert isinstance(listening, SocketListening)
         listening._accept_waiting()

@@ -110,7 +110,7 @@ def test_broker_on_a_full_disk_is_read_from_until_it_can_raise_its_epochs(
             assert await produce(broker) is ErrorCode.kafka_storage_error
             assert partition.end_offset == 1
             table.error = None
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(120):
                 while broker.partition("orders").leader_epoch == 0:  # noqa: ASYNC110 - there is no event for it
                     await asyncio.sleep(0.01)
             assert stored_epoch(table) == 1

@@ -110,7 +110,7 @@ def test_interrupted_start_ends_the_broker(tmp_path: Path) -> None:
         [sys.executable, "-c", INTERRUPTED],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )

@@ -147,7 +147,7 @@ class SessionClient(KazooClient):  # type: ignore[misc]
             before = self._state
             if state == before:
                 return
-            # The owner is told first, so that whoever gets an error sees that the session is suspended.
+            # The owner is told first, so that a caller that gets an error sees the session suspended.
             if state == KeeperState.CONNECTED:
                 self.handler.problem = "the connection was lost"
                 key = SessionKey(self._session_id, self._session_passwd)

@@ -56,7 +56,7 @@ class KazooSockets(SequentialThreadingHandler):  # type: ignore[misc]
         callback.func(*callback.args)
 
     def abandon(self) -> None:
-        self._abandoning.close()  # which wakes whoever waits for the other end
+        self._abandoning.close()  # which wakes the thread that waits for the other end
 
     def close(self) -> None:
         self._abandoned.close()

@@ -5,7 +5,7 @@ state come back through one queue, the event loop's own, in the order in which t
 registered when the answer of its read arrives, so it is there before its event is.
 
 An interrupted connection suspends the session, and kazoo connects again for as long as that takes: while the whole
-ensemble is down no session expires. A session that is over, whoever ended it, leaves no thread, socket or timer.
+ensemble is down no session expires. A session that is over leaves no thread, socket or timer.
 """
 
 import asyncio
@@ -19,21 +19,17 @@ from typing import Any, Final, Self
 from barnabas.base.logs import fields
 from barnabas.metadata.errors import NodeExists, NoNode, SessionLost, SessionSuspended, StoreUnreachable
 from barnabas.metadata.paths import check_path, with_parents
+from barnabas.metadata.session import Session
 from barnabas.metadata.store import (
-    ANY_VERSION,
     Create,
-    Delete,
     Node,
     Operation,
     Result,
-    SessionListener,
     SessionState,
-    SetData,
     Stat,
     Watch,
     WatchEvent,
 )
-from barnabas.metadata.watches import Watches
 from barnabas.metadata.zookeeper.call_queue import CallQueue
 from barnabas.metadata.zookeeper.loop_watchdog import LoopWatchdog
 from barnabas.metadata.zookeeper.zookeeper_calls import ReadCall, ReadKind, WriteCall, checked_write
@@ -53,18 +49,16 @@ _ABANDON_SECONDS_MAX: Final = 1.0
 """Only a name that is being resolved takes longer, and cannot be interrupted."""
 
 
-class ZooKeeperStore:
+class ZooKeeperStore(Session):
     """`open` it, `close` it."""
 
     def __init__(self, options: ZooKeeperOptions) -> None:
         """For `open`."""
         from barnabas.metadata.zookeeper.kazoo_session import SessionClient  # and with it kazoo
 
+        super().__init__(SessionState.SUSPENDED)
         self._options = options
-        self._state = SessionState.SUSPENDED
         self._key: SessionKey | None = None
-        self._listeners: list[SessionListener] = []
-        self._watches = Watches()
         self._began = asyncio.Event()
         """Set when it is connected for the first time, or cannot be."""
         self._ended = asyncio.Event()
@@ -101,21 +95,6 @@ class ZooKeeperStore:
         assert self._key is not None, "it is open"
         return self._key
 
-    @property
-    def state(self) -> SessionState:
-        return self._state
-
-    def add_session_listener(self, listener: SessionListener) -> None:
-        self._listeners.append(listener)
-
-    def remove_session_listener(self, listener: SessionListener) -> None:
-        self._listeners.remove(listener)
-
-    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        [created] = await self.multi([Create(path, data, ephemeral, sequential)])
-        assert isinstance(created, str)
-        return created
-
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         node = await self._read(ReadKind.DATA, path, watch)
         assert isinstance(node, Node)
@@ -145,14 +124,6 @@ class ZooKeeperStore:
         assert isinstance(names, list)
         return names
 
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        [stat] = await self.multi([SetData(path, data, version)])
-        assert isinstance(stat, Stat)
-        return stat
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
-
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         self._require_connected()
         results: list[Result] = await self._calls.ask(checked_write(operations), self._options)
@@ -161,14 +132,14 @@ class ZooKeeperStore:
     async def sync(self) -> None:
         """A transaction without operations.
 
-        ZooKeeper's own `sync` is answered by whoever leads, also by a leader that has been replaced and has not noticed
+        ZooKeeper's own `sync` is answered by the leader, also by a leader that has been replaced and has not noticed
         yet. A transaction takes a majority, and this server answers it after everything that came before.
         """
         self._require_connected()
         await self._calls.ask(WriteCall(()), self._options)
 
     async def close(self) -> None:
-        self._change_state(SessionState.LOST)
+        self.change_state(SessionState.LOST)
         self._client.end()
         try:
             async with asyncio.timeout(_CLOSE_SECONDS_MAX):
@@ -204,9 +175,9 @@ class ZooKeeperStore:
         if self._state is not SessionState.CONNECTED:
             return
         if kind is ReadKind.CHILDREN:
-            self._watches.add_children(path, watch)
+            self.watches.add_children(path, watch)
         else:
-            self._watches.add_data(path, watch)
+            self.watches.add_data(path, watch)
 
     # -- the session ---------------------------------------------------------------------------------------------
 
@@ -214,33 +185,27 @@ class ZooKeeperStore:
         """From the connection."""
         if key is not None:
             self._key = key
-        self._change_state(state)
+        self.change_state(state)
 
     def on_event(self, event: WatchEvent) -> None:
         """From the connection."""
-        self._watches.fire(event)
+        self.watches.fire(event)
 
     def on_end(self) -> None:
         """From the connection: it is gone."""
         self._ended.set()
 
-    def _change_state(self, state: SessionState) -> None:
-        if self._state in (state, SessionState.LOST):
-            return
+    def _state_changed(self, state: SessionState) -> None:
         self._log_change(state)
-        self._state = state
         if state is not SessionState.CONNECTED:
-            self._watches.clear()
             self._calls.refuse_waiting(self._refusal())
         if state is not SessionState.SUSPENDED:
             self._began.set()
         if state is SessionState.LOST:
             self._watchdog.stop()
-        for listener in list(self._listeners):
-            listener(state)
 
     def _log_change(self, state: SessionState) -> None:
-        if self._key is None:  # it has never been connected: whoever opens it is told
+        if self._key is None:  # it has never been connected: `open` says so
             return
         session = fields(session=f"0x{self.session_id & _UNSIGNED:x}")
         if state is SessionState.SUSPENDED:
@@ -249,10 +214,6 @@ class ZooKeeperStore:
             _log.info("connected to ZooKeeper again, with the same session", extra=session)
         elif state is SessionState.LOST and (ending := self._client.ending) is not None:
             _log.error("the ZooKeeper session is over: %s", ending.value, extra=session)
-
-    def _require_connected(self) -> None:
-        if self._state is not SessionState.CONNECTED:
-            raise self._refusal()
 
     def _refusal(self) -> SessionLost:
         if self._state is SessionState.SUSPENDED:

@@ -141,7 +141,7 @@ class ClientConnection:
         self._timer = self._loop.call_later(self._random.uniform(*_NOTICE_SECONDS), self._end)
 
     def _end(self) -> None:
-        self._on_end()  # first, so that whoever gets an error sees that the session is suspended
+        self._on_end()  # first, so that a caller that gets an error sees the session suspended
         self.close()
 
 

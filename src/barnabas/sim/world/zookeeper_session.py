@@ -15,20 +15,15 @@ from barnabas.base.tasks import Tasks
 from barnabas.metadata.errors import NoNode, SessionLost, SessionSuspended, StoreUnreachable
 from barnabas.metadata.limits import check_size
 from barnabas.metadata.paths import check_path
+from barnabas.metadata.session import Session
 from barnabas.metadata.store import (
-    ANY_VERSION,
-    Create,
-    Delete,
     Node,
     Operation,
     Result,
-    SessionListener,
     SessionState,
-    SetData,
     Stat,
     Watch,
 )
-from barnabas.metadata.watches import Watches
 from barnabas.metadata.zookeeper.zookeeper_options import CONNECTION_TIMEOUT_MS, SESSION_TIMEOUT_MS, SessionKey
 from barnabas.sim.world.network import HostNetwork
 from barnabas.sim.world.zookeeper_connection import ClientConnection
@@ -40,20 +35,18 @@ _CLOSE_SECONDS_MAX: Final = 3.0
 """How long a server may take to confirm the end of a session."""
 
 
-class SimulatedSession:
+class SimulatedSession(Session):
     """`open` it, `close` it."""
 
     def __init__(self, network: HostNetwork, random: Random, timeout_ms: int) -> None:
         """For `open`."""
+        super().__init__(SessionState.SUSPENDED)
         self._network = network
         self._random = random
         self._timeout_ms = timeout_ms
         self._key: SessionKey | None = None
         self._seen_zxid = 0
         """The latest position that it saw on earlier connections."""
-        self._state = SessionState.SUSPENDED
-        self._listeners: list[SessionListener] = []
-        self._watches = Watches()
         self._tasks = Tasks(asyncio.get_running_loop())
         self._connection: ClientConnection
 
@@ -77,21 +70,6 @@ class SimulatedSession:
         """With it `SimulatedZooKeeper.end_session` ends this session from anywhere."""
         assert self._key is not None, "it is open"
         return self._key
-
-    @property
-    def state(self) -> SessionState:
-        return self._state
-
-    def add_session_listener(self, listener: SessionListener) -> None:
-        self._listeners.append(listener)
-
-    def remove_session_listener(self, listener: SessionListener) -> None:
-        self._listeners.remove(listener)
-
-    async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        [created] = await self.multi([Create(path, data, ephemeral, sequential)])
-        assert isinstance(created, str)
-        return created
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         [node] = await self._read(Aspect.DATA, (path,), watch)
@@ -120,14 +98,6 @@ class SimulatedSession:
         assert isinstance(names, list)
         return names
 
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        [stat] = await self.multi([SetData(path, data, version)])
-        assert isinstance(stat, Stat)
-        return stat
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
-
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         self._require_connected()
         check_size(operations)
@@ -141,7 +111,7 @@ class SimulatedSession:
 
     async def close(self) -> None:
         was_connected = self._state is SessionState.CONNECTED
-        self._change_state(SessionState.LOST)
+        self.change_state(SessionState.LOST)
         await self._tasks.stop()
         if was_connected:
             try:
@@ -159,23 +129,22 @@ class SimulatedSession:
 
         def keep_watch(found: list[object]) -> None:
             if watch is not None and self._state is SessionState.CONNECTED:
-                add_watch(self._watches, read, found, watch)
+                add_watch(self.watches, read, found, watch)
 
         found = await self._connection.ask(read, keep_watch)
         assert isinstance(found, list)
         return found
 
-    def _require_connected(self) -> None:
-        if self._state is not SessionState.CONNECTED:
-            error = SessionSuspended if self._state is SessionState.SUSPENDED else SessionLost
-            raise error(f"the ZooKeeper session is {self._state.value}")
+    def _refusal(self) -> SessionLost:
+        error = SessionSuspended if self._state is SessionState.SUSPENDED else SessionLost
+        return error(f"the ZooKeeper session is {self._state.value}")
 
     # Its connections
 
     async def _connect(self) -> None:
         """Returns when a server has answered."""
         while True:
-            connection = ClientConnection(self._random, self._timeout_ms, self._watches.fire, self._disconnected)
+            connection = ClientConnection(self._random, self._timeout_ms, self.watches.fire, self._disconnected)
             try:
                 welcome = await connection.open(self._network, Hello(self._key, self._timeout_ms, self._seen_zxid))
             except OSError:
@@ -183,25 +152,16 @@ class SimulatedSession:
             else:
                 break
         if isinstance(welcome, Expired):
-            self._change_state(SessionState.LOST)
+            self.change_state(SessionState.LOST)
         else:
             self._key, self._connection = welcome.key, connection
-            self._change_state(SessionState.CONNECTED)
+            self.change_state(SessionState.CONNECTED)
 
     def _disconnected(self) -> None:
         self._seen_zxid = self._connection.seen_zxid
         if self._state is SessionState.CONNECTED:
-            self._change_state(SessionState.SUSPENDED)
+            self.change_state(SessionState.SUSPENDED)
             self._tasks.start(self._connect())
-
-    def _change_state(self, state: SessionState) -> None:
-        if self._state in (state, SessionState.LOST):
-            return
-        self._state = state
-        if state is not SessionState.CONNECTED:
-            self._watches.clear()
-        for listener in list(self._listeners):
-            listener(state)
 
 
 async def end_session(network: HostNetwork, random: Random, key: SessionKey) -> bool:

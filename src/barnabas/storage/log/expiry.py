@@ -6,7 +6,7 @@ Each leaves only when a power loss could not take more with it:
 
 - the name of a segment that stays is durable: else recovery might find no segment, and begin again at offset 0;
 - where the log will start is durable, in the checkpoint file: some of those that left may come back without others
-  between them, and whoever reads there would miss records. Without that, one segment may leave at a time, until the
+  between them, and a reader there would miss records. Without that, one segment may leave at a time, until the
   directory is synced: that leaves no gap.
 
 The log starts behind those that have left, and not behind those that must wait: after a kill it begins with the first

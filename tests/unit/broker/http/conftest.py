@@ -10,6 +10,6 @@ import uvloop
 def run(request):
     def run_on_loop(coroutine):
         with asyncio.Runner(loop_factory=request.param) as runner:
-            return runner.run(asyncio.wait_for(coroutine, 20))
+            return runner.run(asyncio.wait_for(coroutine, 120))
 
     return run_on_loop

@@ -41,7 +41,13 @@ class SimulatedLog:
         self.reopen()
 
     def reopen(
-        self, disk: SimulatedDisk | None = None, *, recovery_point: int = 0, log_start: int = 0, was_clean: bool = False
+        self,
+        disk: SimulatedDisk | None = None,
+        *,
+        recovery_point: int = 0,
+        is_point_sure: bool = False,
+        log_start: int = 0,
+        was_clean: bool = False,
     ) -> RecoveryReport:
         self.disk = disk or self.disk
         self.log, report = open_log(
@@ -53,6 +59,7 @@ class SimulatedLog:
             PARTITION,
             self.config,
             recovery_point=recovery_point,
+            is_point_sure=is_point_sure,
             log_start_offset=log_start,
             was_clean=was_clean,
         )

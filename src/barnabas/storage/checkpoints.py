@@ -21,6 +21,9 @@ Files of offsets end with an entry of ours, `__barnabas_checksum 0 N`, whose off
 flipped bit could make a log start at its end, or count as synced what is not. Kafka takes it for a partition that it
 does not have; a file without it is one of Kafka's, and believed.
 
+A recovery point in a file of ours says one thing more: compaction has left no gap at or above it. Kafka also compacts
+what it has not synced.
+
 `encode_*` and `decode_*` are pure; `read_*` and `write_*` go through the `FileSystem`. A write replaces the
 whole file, so a crash leaves the old or the new content. Reading a file that is not there, or is empty (Kafka
 creates some that way), gives nothing; a damaged one raises `CorruptCheckpoint`, and the caller decides what
@@ -32,7 +35,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from barnabas.base.errors import BarnabasError
@@ -90,12 +93,20 @@ def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
     return _encode_lines(lines)
 
 
-def decode_offsets(content: bytes, path: str) -> dict[TopicPartition, Offset]:
+class StoredOffsets(NamedTuple):
+    """What a file of offsets says."""
+
+    offsets: dict[TopicPartition, Offset]
+    is_ours: bool
+    """Whether it has our checksum. A file without entries has none."""
+
+
+def decode_offsets(content: bytes, path: str) -> StoredOffsets:
     offsets = dict(_decode_lines(content, path, _parse_offset))
     checksum = offsets.pop(_CHECKSUM, None)
     if checksum not in (None, _checksum(_offset_lines(offsets))):
         raise CorruptCheckpoint(path, None, "the checksum does not match")
-    return offsets
+    return StoredOffsets(offsets, is_ours=checksum is not None)
 
 
 def _offset_lines(offsets: Mapping[TopicPartition, Offset]) -> list[str]:
@@ -110,8 +121,12 @@ def write_offsets(files: FileSystem, path: str, offsets: Mapping[TopicPartition,
     replace_file(files, path, encode_offsets(offsets))
 
 
-def read_offsets(files: FileSystem, path: str) -> dict[TopicPartition, Offset]:
+def read_stored_offsets(files: FileSystem, path: str) -> StoredOffsets:
     return decode_offsets(_read(files, path), path)
+
+
+def read_offsets(files: FileSystem, path: str) -> dict[TopicPartition, Offset]:
+    return read_stored_offsets(files, path).offsets
 
 
 def _parse_offset(line: str) -> tuple[TopicPartition, Offset]:

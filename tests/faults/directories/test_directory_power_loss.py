@@ -99,7 +99,7 @@ def test_power_loss_within_close_is_not_taken_for_a_clean_stop(calls: int, clock
 
 @pytest.mark.parametrize("calls", range(60))
 def test_power_loss_within_truncation_of_a_compacted_log_leaves_no_hole(calls: int, clock: ManualClock) -> None:
-    """A gap in a compacted log is nothing unusual to recovery: it would keep what lies behind it."""
+    """Below the recovery point a gap in a compacted log is nothing unusual: recovery would keep what lies behind it."""
     config = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=200, flush_messages=1)
     disk = SimulatedDisk(Random(calls), clock=clock)
     manager, _ = open_manager(disk, clock, [A], config=config)

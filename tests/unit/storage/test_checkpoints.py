@@ -60,7 +60,8 @@ def test_offsets_are_written_as_kafka_writes_them():
 
 
 def test_offsets_without_a_checksum_are_kafkas():
-    assert decode_offsets(b"0\n1\norders 2 4711\n", "file") == {TopicPartition("orders", 2): 4711}
+    assert decode_offsets(b"0\n1\norders 2 4711\n", "file") == ({TopicPartition("orders", 2): 4711}, False)
+    assert decode_offsets(encode_offsets(OFFSETS), "file") == (OFFSETS, True)
 
 
 def test_flipped_bit_of_offsets_is_found_or_changes_nothing():
@@ -69,7 +70,7 @@ def test_flipped_bit_of_offsets_is_found_or_changes_nothing():
         content = bytearray(whole)
         content[bit // 8] ^= 1 << bit % 8
         with suppress(CorruptCheckpoint):
-            offsets = decode_offsets(bytes(content), "file")
+            offsets = decode_offsets(bytes(content), "file").offsets
             assert {partition: offsets.get(partition) for partition in OFFSETS} == OFFSETS
 
 
@@ -82,11 +83,11 @@ def test_offsets_round_trip(tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"0\n", b"0\n0\n", b"0\n0"])
 def test_offsets_of_a_young_directory_are_none(content):
-    assert decode_offsets(content, "file") == {}
+    assert decode_offsets(content, "file") == ({}, False)
 
 
 def test_offsets_of_a_topic_given_twice_are_the_last():
-    assert decode_offsets(b"0\n2\na 0 1\na 0 2\n", "file") == {TopicPartition("a", 0): 2}
+    assert decode_offsets(b"0\n2\na 0 1\na 0 2\n", "file").offsets == {TopicPartition("a", 0): 2}
 
 
 @pytest.mark.parametrize(

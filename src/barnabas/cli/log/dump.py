@@ -247,7 +247,7 @@ def _dump_snapshot(files: FileSystem, path: str, base_offset: Offset, options: D
 
 
 def _dump_offsets(files: FileSystem, path: str, options: DumpOptions) -> Iterator[Line]:
-    for (topic, partition), offset in decode_offsets(read_file(files, path), path).items():
+    for (topic, partition), offset in decode_offsets(read_file(files, path), path).offsets.items():
         yield {"type": "checkpoint", "topic": topic, "partition": partition, "offset": offset}
 
 

@@ -61,10 +61,12 @@ class LogCleaner:
         config: LogManagerConfig,
         on_failure: Callable[[str, DiskFailed], None],
         is_served: Callable[[Log], bool] = lambda log: True,
+        prepare_point: Callable[[Log], Callable[[], None]] = lambda log: lambda: None,
     ) -> None:
         """`on_failure` is called with a log directory whose disk fails; a full disk is only waited for.
 
-        `is_served` tells whether a log that was looked at a while ago is still the one to compact.
+        `is_served` tells whether a log that was looked at a while ago is still the one to compact. `prepare_point`
+        gives what stores its recovery point, below which a pass stays: recovery takes gaps above it for losses.
         """
         self._files = files
         self._clock = clock
@@ -72,6 +74,7 @@ class LogCleaner:
         self._on_failure = on_failure
         self._throttle = Throttle(clock, config.log_cleaner_io_max_bytes_per_second)
         self._is_served = is_served
+        self._prepare_point = prepare_point
         self.reconfigure(config)
         self._offsets: dict[str, dict[TopicPartition, Offset]] = {}
         self._unwritten: list[str] = []
@@ -213,7 +216,7 @@ class LogCleaner:
             if self._is_served(log) and (cleanable := self._cleanable_now(log)) is not None:
                 job = self._begin(log, cleanable)
                 if job is not None:
-                    return self._pass_work(job)
+                    return self._pass_work(job, before=self._prepare_point(log))
         return None
 
     def roll_overdue(self, log: Log) -> bool:
@@ -283,10 +286,14 @@ class LogCleaner:
         logger.error("%s: not compacted until it is repaired: %s", partition, problem)
         self._damaged.add(key)
 
-    def _pass_work(self, job: CleaningJob) -> Work:
+    def _pass_work(self, job: CleaningJob, before: Callable[[], None] = lambda: None) -> Work:
+        def run() -> None:
+            before()
+            job.run()
+
         return Job(
             f"compact {job.log.partition}",
-            run=job.run,
+            run=run,
             finish=lambda _: self._finish(job),
             failed=lambda error: self._pass_failed(job, error),
             following=self.next_job,

@@ -23,6 +23,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from threading import Lock as ThreadLock
 from typing import Final
@@ -40,7 +41,7 @@ from barnabas.storage.checkpoints import (
     CleanShutdown,
     CorruptCheckpoint,
     read_clean_shutdown,
-    read_offsets,
+    read_stored_offsets,
     write_clean_shutdown,
     write_offsets,
 )
@@ -120,7 +121,17 @@ class CheckpointVersion:
 class CheckpointFile:
     """One file of offsets: its owner prepares versions, workers write them. A stale one never replaces a newer one."""
 
-    __slots__ = ("_files", "_lock", "_newest", "_prepared_number", "_written_number", "found", "path", "stored")
+    __slots__ = (
+        "_files",
+        "_lock",
+        "_newest",
+        "_prepared_number",
+        "_written_number",
+        "found",
+        "found_ours",
+        "path",
+        "stored",
+    )
 
     def __init__(self, files: FileSystem, path: str) -> None:
         self._files = files
@@ -132,13 +143,15 @@ class CheckpointFile:
         """What was prepared last; None when the file may say something else."""
         self.found: dict[TopicPartition, Offset] = {}
         """The content of the file at the start; opening a log uses it."""
-        self.stored: Mapping[TopicPartition, Offset] = self.found
+        self.found_ours = False
+        """Whether it was written by us, not by Apache Kafka."""
+        self.stored: Mapping[TopicPartition, Offset] = {}
         """The content of the file, durably. A worker exchanges it; nobody changes it."""
 
     def read(self) -> None:
         """A damaged file counts as none: every log is then checked from its beginning."""
         try:
-            self.found = read_offsets(self._files, self.path)
+            self.found, self.found_ours = read_stored_offsets(self._files, self.path)
             self._newest = dict(self.found)
             self.stored = self._newest
         except CorruptCheckpoint as problem:
@@ -225,8 +238,10 @@ class LogDirectory:
         """Those of them that a worker tries to open again."""
         self.strays: dict[str, UUID | None] = {}
         """Names of directories that are set aside because the metadata does not have their topic ids, and these."""
-        self.creating = 0
-        """Partitions on their way into this directory."""
+        self.arriving: set[TopicPartition] = set()
+        """Partitions that are being created here, or brought back."""
+        self.newborn: set[TopicPartition] = set()
+        """Those of them that begin empty."""
         self.is_checkpointing = False
         self.recovery_points = CheckpointFile(files, self.file(RECOVERY_POINTS))
         self.start_offsets = CheckpointFile(files, self.file(LOG_START_OFFSETS))
@@ -244,7 +259,7 @@ class LogDirectory:
 
     @property
     def partition_count(self) -> int:
-        return len(self.logs) + len(self.unopened) + self.creating
+        return len(self.logs) + len(self.unopened) + len(self.arriving)
 
     # -- starting ------------------------------------------------------------------------------------------------
 
@@ -345,7 +360,9 @@ class LogDirectory:
             (self.start_offsets, self.current_start_offsets()),
             (self.high_watermarks, self.current_high_watermarks()),
         ):
-            checkpoint.found[partition] = offsets.get(partition, 0)
+            checkpoint.found.pop(partition, None)
+            if partition in offsets:
+                checkpoint.found[partition] = offsets[partition]
         with suppress(DiskFailed):
             log.finish_close()
         del self.logs[partition]
@@ -353,8 +370,20 @@ class LogDirectory:
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
+    def has_sure_point(self, partition: TopicPartition) -> bool:
+        """Whether the recovery point that was found is also one above which compaction has left no gaps."""
+        return self.recovery_points.found_ours and partition in self.recovery_points.found
+
     def current_recovery_points(self, among: Collection[TopicPartition] | None = None) -> dict[TopicPartition, Offset]:
-        return self._collect(self.recovery_points, lambda log: log.recovery_point, among)
+        """Only sure ones. Without one a log is checked from its start, and its gaps are taken for compaction's."""
+        points = self._collect(self.recovery_points, lambda log: log.recovery_point, among)
+        for partition in tuple(points):
+            log = self.logs.get(partition)
+            if points[partition] < log.gaps_end_offset if log else not self.has_sure_point(partition):
+                del points[partition]
+        for partition in self.newborn if among is None else self.newborn.intersection(among):
+            points[partition] = 0
+        return points
 
     def current_high_watermarks(self) -> dict[TopicPartition, Offset]:
         return self._collect(self.high_watermarks, lambda log: log.high_watermark)
@@ -405,6 +434,10 @@ class LogDirectory:
             self.start_offsets.lower(starts)
 
         return lower
+
+    def prepare_points(self, among: Collection[TopicPartition]) -> Callable[[], None]:
+        """Takes the current recovery points of these partitions; returns a function, for a worker, that stores them."""
+        return partial(self.recovery_points.write, _prepare(self.recovery_points, self.current_recovery_points, among))
 
     def prepare_start_offsets(self, among: Collection[TopicPartition]) -> CheckpointVersion:
         """For a worker to write: with it the starts of these logs are durable."""

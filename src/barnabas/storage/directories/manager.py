@@ -99,7 +99,13 @@ class LogManager:
         self.cleaner: LogCleaner | None = None
         if config.log_cleaner_enable:
             self.cleaner = LogCleaner(
-                files, clock, random, config, on_failure=self.on_directory_failure, is_served=self._is_served
+                files,
+                clock,
+                random,
+                config,
+                on_failure=self.on_directory_failure,
+                is_served=self._is_served,
+                prepare_point=self._prepare_point,
             )
         self.directories = LogDirectories(files, config)
         self._housekeeping = Housekeeping(
@@ -147,6 +153,11 @@ class LogManager:
 
     def _is_served(self, log: Log) -> bool:
         return any(directory.logs.get(log.partition) is log for directory in self.directories.online)
+
+    def _prepare_point(self, log: Log) -> Callable[[], None]:
+        """Returns a function, for a worker, that stores the log's recovery point."""
+        directory, _ = self.directories.served(log.partition)
+        return directory.prepare_points([log.partition])
 
     def topic_id(self, partition: TopicPartition) -> UUID | None:
         """What the partition's directory says; None also when it says nothing."""
@@ -275,13 +286,15 @@ class LogManager:
         stray = self.directories.stray_of(partition, topic_id)
         if stray is None:
             directory = self.directories.emptiest()
-            run = partial(self._opener.create, directory, partition, topic_id, config)
+            directory.newborn.add(partition)
+            store = directory.prepare_points([partition]) if config.is_compacted else _nothing
+            run = partial(self._opener.create, directory, partition, topic_id, config, store)
         else:
             directory, name = stray
             del directory.strays[name]
             run = partial(self._opener.bring_back, directory, name, partition, topic_id, config)
             logger.warning("%s is served again: the metadata has its topic id", directory.path_of(partition))
-        directory.creating += 1
+        directory.arriving.add(partition)
         self._moving.add(partition)
 
         def finish(opened: OpenedLog) -> None:
@@ -294,7 +307,8 @@ class LogManager:
             self._on_failure(directory, error)
 
         def end() -> None:
-            directory.creating -= 1
+            directory.arriving.discard(partition)
+            directory.newborn.discard(partition)
             self._moving.discard(partition)
 
         return Job(f"create {partition}", run=run, finish=finish, failed=failed)
@@ -564,7 +578,7 @@ class LogManager:
             log.check_invariants()
 
 
-def _nothing(_: None) -> None:
+def _nothing(_: None = None) -> None:
     pass
 
 

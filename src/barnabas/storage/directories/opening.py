@@ -138,6 +138,7 @@ class PartitionOpener:
             partition,
             config,
             recovery_point=directory.recovery_points.found.get(partition, 0),
+            is_point_sure=directory.has_sure_point(partition),
             log_start_offset=directory.start_offsets.found.get(partition, 0),
             was_clean=was_clean,
             on_progress=lambda checked_bytes: meter.add(checked_bytes=checked_bytes),
@@ -148,10 +149,16 @@ class PartitionOpener:
         return OpenedLog(log, owner.topic_id, report)
 
     def create(
-        self, directory: LogDirectory, partition: TopicPartition, topic_id: UUID | None, config: LogConfig
+        self,
+        directory: LogDirectory,
+        partition: TopicPartition,
+        topic_id: UUID | None,
+        config: LogConfig,
+        store_point: Callable[[], None],
     ) -> OpenedLog:
         """Makes a new partition. One that cannot be finished leaves nothing behind.
 
+        The recovery point of one that will be compacted is stored: while it has none, gaps mean nothing.
         Its directory counts as deleted until it has its topic id. One that somebody has put in its place is set aside.
         """
         path = directory.path_of(partition)
@@ -160,6 +167,7 @@ class PartitionOpener:
             aside = set_aside(self._files, self._random, directory, partition, Fate.STRAY, None)
             logger.warning("%s is not known to this broker: it is kept as %s", path, aside.name)
         try:
+            store_point()
             self._files.make_directory(unfinished)
             if topic_id is not None:
                 write_partition_metadata(self._files, os.path.join(unfinished, PARTITION_METADATA), topic_id)

@@ -87,6 +87,7 @@ class Log:
         "epochs",
         "expired_before",
         "failure",
+        "gaps_end_offset",
         "high_watermark",
         "log_start_offset",
         "names",
@@ -118,6 +119,7 @@ class Log:
         log_start_offset: Offset,
         end_offset: Offset,
         recovery_point: Offset,
+        gaps_end_offset: Offset = 0,
         is_whole: bool = False,
     ) -> None:
         """`is_whole` says that the files are as a clean stop left them: closing the log needs nothing, either."""
@@ -139,6 +141,8 @@ class Log:
         self.high_watermark = log_start_offset
         self.end_offset = end_offset
         self.recovery_point = recovery_point
+        self.gaps_end_offset = gaps_end_offset
+        """Somebody else may have compacted up to here, also above the recovery point. We stay below that."""
         self.appending = Appending(clock, producers, epochs, end_offset, self._make_room)
         self._written: Staged | None = None
         """The last write, kept in memory until the caller of `write` has notified those that wait for records."""
@@ -563,6 +567,7 @@ class Log:
     def _end_at(self, offset: Offset) -> None:
         self.end_offset = self.appending.end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
+        self.gaps_end_offset = min(self.gaps_end_offset, offset)
         self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
 
     def finish_truncation(self, truncation: Truncation) -> None:

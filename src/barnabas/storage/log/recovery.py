@@ -114,6 +114,7 @@ class LogOpener:
         config: LogConfig,
         *,
         recovery_point: Offset,
+        is_point_sure: bool,
         log_start_offset: Offset,
         was_clean: bool,
         on_progress: Callable[[int], None] | None,
@@ -125,6 +126,7 @@ class LogOpener:
         self._directory = directory
         self._config = config
         self._recovery_point = recovery_point
+        self._is_point_sure = is_point_sure
         self._log_start_offset = log_start_offset
         self._was_clean = was_clean
         self._on_progress = on_progress
@@ -175,6 +177,7 @@ class LogOpener:
             log_start_offset=self._log_start_offset,
             end_offset=end_offset,
             recovery_point=end_offset if self._was_clean and not doubtful else min(self._recovery_point, end_offset),
+            gaps_end_offset=end_offset if self._may_have_gaps else 0,
             is_whole=self._was_clean and not self.report.notes and end_offset in snapshots.offsets,
         )
 
@@ -317,17 +320,23 @@ class LogOpener:
             replaced = [one for one in later if one.base_offset < end_offset]
             self._remove_segments(replaced, f"which the one at {segment.base_offset} replaces")
 
+    @property
+    def _may_have_gaps(self) -> bool:
+        """Whether compaction may have left gaps above the recovery point, too."""
+        return self._config.is_compacted and not self._is_point_sure
+
     def _ends_early(self, segment: Segment) -> bool:
         """Whether the next segment does not follow: the crash has cut this one between two batches.
 
-        Compaction leaves such gaps on purpose. Below the recovery point, or the log start, a gap is what a power loss
-        has kept of a deletion: some segments came back, others between them and the rest of the log did not.
+        Compaction leaves such gaps on purpose: ours below the recovery point, Kafka's anywhere. Below the recovery
+        point, or the log start, a gap may also be what a power loss has kept of a deletion: some segments came back,
+        others between them and the rest of the log did not.
         """
         slot = self._segments.slot_of(segment.base_offset) + 1
         if slot == len(self._segments):
             return False
         end_offset, following = segment.next_offset(), self._segments[slot].base_offset
-        is_meant = self._config.is_compacted or following <= max(self._log_start_offset, self._recovery_point)
+        is_meant = self._may_have_gaps or following <= max(self._log_start_offset, self._recovery_point)
         is_gap = end_offset > following or (end_offset < following and not is_meant)
         if is_gap:
             self.report.note(f"{segment.base_offset:020d}.log ends at offset {end_offset}, not at {following}")
@@ -438,11 +447,15 @@ def open_log(
     config: LogConfig,
     *,
     recovery_point: Offset = 0,
+    is_point_sure: bool = False,
     log_start_offset: Offset = 0,
     was_clean: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> tuple[Log, RecoveryReport]:
-    """Opens a log, or makes an empty one; `recovery_point` and `log_start_offset` come from the checkpoints."""
+    """Opens a log, or makes an empty one; `recovery_point` and `log_start_offset` come from the checkpoints.
+
+    With `is_point_sure` nobody has compacted at or above the recovery point: gaps there are losses, and cut.
+    """
     opener = LogOpener(
         files,
         clock,
@@ -451,6 +464,7 @@ def open_log(
         partition,
         config,
         recovery_point=recovery_point,
+        is_point_sure=is_point_sure,
         log_start_offset=log_start_offset,
         was_clean=was_clean,
         on_progress=on_progress,

@@ -25,7 +25,8 @@ from barnabas.storage.checkpoints import (
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     CorruptCheckpoint,
-    read_offsets,
+    StoredOffsets,
+    read_stored_offsets,
     write_offsets,
 )
 from barnabas.storage.log.recovery import open_log
@@ -76,7 +77,7 @@ def repair(
     """Repairs what a check finds. Reads everything up to three times, which is what `on_progress` counts."""
     before = verify_target(files, target, is_settled=is_settled, on_progress=on_progress)
     report = RepairReport(before, before)
-    starts = _read_checkpoint(files, target, LOG_START_OFFSETS) or {}
+    starts = (_read_checkpoint(files, target, LOG_START_OFFSETS) or StoredOffsets({}, False)).offsets
     for partition, found in zip(target.partitions, before.partitions, strict=True):
         if not found.is_in_order:
             report.partitions.append(
@@ -125,11 +126,11 @@ def _repair_partition(
     return PartitionRepair(partition, tuple(recovery.notes), found.end_offset, log.end_offset, recovery.removed_bytes)
 
 
-def _read_checkpoint(files: FileSystem, target: Target, name: str) -> dict[TopicPartition, Offset] | None:
+def _read_checkpoint(files: FileSystem, target: Target, name: str) -> StoredOffsets | None:
     """None when it cannot be read."""
     if target.log_directory is not None:
         with suppress(CorruptCheckpoint):
-            return read_offsets(files, os.path.join(target.log_directory, name))
+            return read_stored_offsets(files, os.path.join(target.log_directory, name))
     return None
 
 
@@ -143,10 +144,10 @@ def _lower_checkpoints(
     assert target.log_directory is not None
     written = []
     for name in OFFSET_CHECKPOINTS:
-        old = _read_checkpoint(files, target, name)
+        old, is_ours = _read_checkpoint(files, target, name) or (None, False)
         new = {partition: min(offset, ends.get(partition, offset)) for partition, offset in (old or {}).items()}
-        if name == RECOVERY_POINTS:
-            new |= repaired
+        if name == RECOVERY_POINTS:  # one of Kafka's in a file of ours would say too much about compaction
+            new = (new if is_ours else {}) | repaired
         if new != old:
             path = os.path.join(target.log_directory, name)
             write_offsets(files, path, new)

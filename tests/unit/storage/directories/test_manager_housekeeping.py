@@ -3,19 +3,21 @@
 import errno
 import os
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from barnabas.base.clock import ManualClock, SystemClock
-from barnabas.base.filesystem import LocalFileSystem
+from barnabas.base.filesystem import LocalFileSystem, replace_file
 from barnabas.base.ids import TopicPartition
 from barnabas.records.builder import BatchBuilder
 from barnabas.sim.disk import SimulatedDisk
 from barnabas.storage.checkpoints import read_offsets
 from barnabas.storage.directories.housekeeping import RETENTION_LOGS_TOGETHER, SEGMENTS_TOGETHER
 from barnabas.storage.directories.manager import LogManager
+from barnabas.storage.log.log import Log
 from barnabas.storage.settings import LogConfig
 from barnabas.storage.work import Job, Work, perform
 from tests.support.log_directories import (
@@ -23,13 +25,16 @@ from tests.support.log_directories import (
     LAZY,
     ORDERS,
     ORDERS_1,
+    PAYMENTS,
     TOPIC_ID,
     A,
     append,
+    checkpoint,
     make_batch,
     open_manager,
     read_values,
     recovery_points,
+    served,
 )
 
 
@@ -240,19 +245,25 @@ def test_checkpoint_never_speaks_of_records_that_are_not_synced(
     assert recovery_points(disk) == {ORDERS: 1}
 
 
+COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}), flush_messages=1, min_cleanable_dirty_ratio=0.0)
+
+
+def _append_to_one_key(log: Log, clock: ManualClock) -> None:
+    """A segment with two records, one of which compaction removes."""
+    for value in (b"old", b"new"):
+        builder = BatchBuilder()
+        builder.append(clock.now_ms(), b"key", value)
+        log.append(bytearray(builder.build()), 0)
+    log.write()
+    log.advance_high_watermark(log.end_offset)
+    log.roll()
+
+
 def test_compacted_log_is_compacted_and_others_are_not(
     disk: SimulatedDisk, clock: ManualClock, manager: LogManager
 ) -> None:
-    compacted = LogConfig(cleanup_policy=frozenset({"compact"}), flush_messages=1, min_cleanable_dirty_ratio=0.0)
-    for partition, config in ((ORDERS, compacted), (ORDERS_1, EAGER)):
-        log = manager.create(partition, TOPIC_ID, config)
-        for value in (b"old", b"new"):
-            builder = BatchBuilder()
-            builder.append(clock.now_ms(), b"key", value)
-            log.append(bytearray(builder.build()), 0)
-        log.write()
-        log.advance_high_watermark(log.end_offset)
-        log.roll()
+    for partition, config in ((ORDERS, COMPACTED), (ORDERS_1, EAGER)):
+        _append_to_one_key(manager.create(partition, TOPIC_ID, config), clock)
     for _ in range(4):
         clock.advance(15_000)
         manager.run_due_work()
@@ -263,6 +274,40 @@ def test_compacted_log_is_compacted_and_others_are_not(
     assert read_offsets(disk, f"{A}/cleaner-offset-checkpoint") == {ORDERS: 0}
     manager.delete(ORDERS)
     assert read_offsets(disk, f"{A}/cleaner-offset-checkpoint") == {}
+
+
+def test_pass_stays_below_a_stored_recovery_point(disk: SimulatedDisk, clock: ManualClock) -> None:
+    """Else recovery could not tell what compaction removed from what a power loss took."""
+    manager, _ = open_manager(disk, clock, [A], config=COMPACTED, log_flush_offset_checkpoint_interval_ms=1 << 40)
+    manager.run_due_work()
+    log = manager.create(ORDERS, TOPIC_ID, COMPACTED)
+    assert recovery_points(disk) == {ORDERS: 0}, "from its first moment on it is known that nothing was compacted"
+    _append_to_one_key(log, clock)
+    manager.run_due_work()
+    assert recovery_points(disk) == {ORDERS: 0}
+    clock.advance(15_000)
+    [compaction] = [work for work in manager.due_work(clock.now_ms()) if titles([work]) == ["compact orders-0"]]
+    perform(compaction)
+    assert recovery_points(disk) == {ORDERS: 2}
+
+
+def test_recovery_point_of_kafka_is_ours_only_above_what_kafka_may_have_compacted(
+    disk: SimulatedDisk, clock: ManualClock
+) -> None:
+    manager, _ = open_manager(disk, clock, [A], config=COMPACTED)
+    log = manager.create(ORDERS, TOPIC_ID, COMPACTED)
+    _append_to_one_key(log, clock)
+    manager.close()
+    disk.remove(f"{A}/.kafka_cleanshutdown")
+    replace_file(disk, f"{A}/recovery-point-offset-checkpoint", b"0\n1\norders 0 1\n")
+    again, _ = open_manager(disk, clock, [A], config=replace(COMPACTED, flush_messages=1 << 40))
+    again.create(PAYMENTS, TOPIC_ID, EAGER)
+    checkpoint(again, clock)
+    assert recovery_points(disk) == {PAYMENTS: 0}
+    log = served(again, ORDERS)
+    log.flush()
+    checkpoint(again, clock)
+    assert recovery_points(disk) == {ORDERS: 2, PAYMENTS: 0}
 
 
 @pytest.mark.slow

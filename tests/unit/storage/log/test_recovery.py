@@ -12,7 +12,7 @@ from barnabas.storage.log.epochs import EpochEntry
 from barnabas.storage.segment.transaction_index import AbortedTransaction
 from barnabas.storage.settings import LogConfig
 from tests.support.log_model import check_indexes, data_batch, read_all
-from tests.support.simulated_log import SimulatedLog, path
+from tests.support.simulated_log import SimulatedLog, path, truncate
 
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=0)
 
@@ -113,15 +113,38 @@ def test_segment_that_reaches_into_the_next_one_ends_the_log(orders: SimulatedLo
     assert (orders.bases, orders.log.end_offset) == ([0, 4], 9)
 
 
-def test_gap_between_segments_of_a_compacted_log_stays() -> None:
+@pytest.fixture
+def with_gap() -> SimulatedLog:
+    """A compacted log of two segments, from 0 to 1 and from 6 to 7."""
     orders = SimulatedLog(LogConfig(cleanup_policy=frozenset({"compact"})))
     orders.log.append_as_follower(data_batch([5], 9, base_offset=0, leader_epoch=0))
     orders.log.write()
     orders.log.roll(at_offset=6)
     orders.log.append_as_follower(data_batch([5], 9, base_offset=6, leader_epoch=0))
     orders.log.write()
-    report = orders.reopen(orders.disk.kill())
-    assert (orders.bases, orders.log.end_offset, report.notes) == ([0, 6], 7, [])
+    orders.log.flush()
+    return orders
+
+
+@pytest.mark.parametrize(("recovery_point", "is_point_sure"), [(0, False), (6, True), (7, True)])
+def test_gap_that_compaction_may_have_left_stays(
+    with_gap: SimulatedLog, recovery_point: int, is_point_sure: bool
+) -> None:
+    report = with_gap.reopen(with_gap.disk.kill(), recovery_point=recovery_point, is_point_sure=is_point_sure)
+    assert (with_gap.bases, with_gap.log.end_offset, report.notes) == ([0, 6], 7, [])
+    assert with_gap.log.gaps_end_offset == (0 if is_point_sure else 7)
+
+
+def test_gap_of_a_compacted_log_where_it_was_never_compacted_ends_the_log(with_gap: SimulatedLog) -> None:
+    report = with_gap.reopen(with_gap.disk.kill(), recovery_point=5, is_point_sure=True)
+    assert (with_gap.bases, with_gap.log.end_offset) == ([0], 1)
+    assert any("ends at offset 1, not at 6" in note for note in report.notes)
+
+
+def test_cut_takes_gaps_above_it_away(with_gap: SimulatedLog) -> None:
+    with_gap.reopen(with_gap.disk.kill())
+    truncate(with_gap.log, 1)
+    assert with_gap.log.gaps_end_offset == 1
 
 
 def test_gap_below_the_recovery_point_stays(orders: SimulatedLog) -> None:

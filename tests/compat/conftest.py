@@ -3,6 +3,9 @@
 Where Apache Kafka cannot be had, the tests that need it are skipped, never failed.
 """
 
+import gc
+import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +16,16 @@ from barnabas.wire.codecs import CODECS_VARIABLE, COMPILED, REFERENCE, default_c
 from tests.support.codec_runs import check_codecs
 from tests.support.kafka import KafkaUnavailable, kafka_jars
 from tests.support.kafka_directory import KafkaDirectories, kafka_directories
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _sockets_of_kafka_python() -> Iterator[None]:
+    """The library leaves sockets of failed connections to the collector: no later test is to blame for them."""
+    yield
+    if "kafka" in sys.modules:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
 
 @pytest.fixture(scope="session")

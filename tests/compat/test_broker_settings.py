@@ -1,10 +1,14 @@
-"""The broker's setting table against what Apache Kafka prints of its own: names, types, defaults, rules, modes."""
+"""The broker's setting table against what Apache Kafka prints of its own: names, types, defaults, rules, modes.
+
+The settings are Kafka 4.3's and, for a cluster on ZooKeeper, those of 3.9.1 that 4.0 dropped.
+"""
 
 import pytest
 
 from barnabas.base.settings import Setting
 from barnabas.broker.setting_table import BROKER_SETTINGS, SERVER_SETTINGS, UNSUPPORTED, missing_feature
 from tests.compat.test_settings import UPDATE_MODES, Listed, default_text, listing, rule_text
+from tests.support.kafka_zookeeper import run_zookeeper_kafka_tool
 
 pytestmark = pytest.mark.kafka
 
@@ -15,6 +19,7 @@ NEEDS_A_RESTART_HERE = {
     "num.io.threads",
     "num.network.threads",
 }
+ZOOKEEPER_IDS = {"broker.id.generation.enable", "reserved.broker.max.id"}
 STRICTER_THAN_KAFKA = {
     # Kafka takes any number of threads, and fails when the system has no more.
     "background.threads",
@@ -35,9 +40,14 @@ STRICTER_THAN_KAFKA = {
     # Zero would make no buffer, and Kafka leaves the refusal to the operating system.
     "socket.receive.buffer.bytes",
     "socket.send.buffer.bytes",
+    # Kafka takes a mistyped word for "do not check the host".
+    "zookeeper.ssl.endpoint.identification.algorithm",
+    # Kafka finds out when ZooKeeper refuses them.
+    "zookeeper.connection.timeout.ms",
+    "zookeeper.session.timeout.ms",
 }
 RULE_HAS_NO_WORDS_IN_KAFKA = {"authorizer.class.name", "process.roles"}
-OUR_OWN = {"metrics.listen", "network.awake.us"}
+OUR_OWN = {"metrics.listen", "network.awake.us", "zookeeper.digest.identity"}
 OUR_OWN_DEFAULT = {
     # Fixed sizes keep the kernel from fitting its buffers to the connection.
     "socket.receive.buffer.bytes": "102400",
@@ -47,7 +57,9 @@ OUR_OWN_DEFAULT = {
 
 @pytest.fixture(scope="module")
 def kafka_settings() -> dict[str, Listed]:
-    return listing("kafka.server.KafkaConfig")
+    dropped = listing("kafka.server.KafkaConfig", run_zookeeper_kafka_tool)
+    needed = {name: dropped[name] for name in dropped if name.startswith("zookeeper.") or name in ZOOKEEPER_IDS}
+    return listing("kafka.server.KafkaConfig") | needed
 
 
 def test_every_setting_of_kafka_is_known_as_supported_or_not(kafka_settings) -> None:

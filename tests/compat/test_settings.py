@@ -1,6 +1,7 @@
 """The setting tables against what Apache Kafka prints of its own: names, types, defaults, rules, modes."""
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -45,9 +46,9 @@ class Listed(NamedTuple):
     update_mode: str
 
 
-def listing(main_class: str) -> dict[str, Listed]:
+def listing(main_class: str, run: Callable[[str], str] = run_tool) -> dict[str, Listed]:
     try:
-        html = run_tool(main_class)
+        html = run(main_class)
     except KafkaUnavailable as missing:
         pytest.skip(str(missing))
     rows = {}

@@ -71,6 +71,7 @@ class Reader(RebalanceListener):
         self.told: list[tuple[str, frozenset[TopicPartition]]] = []
         self.may_poll = asyncio.Event()
         self.may_poll.set()
+        self._is_held = asyncio.Event()
         self._news = news
         self._task = asyncio.create_task(self._read(), name=READER)
 
@@ -90,7 +91,15 @@ class Reader(RebalanceListener):
                     self.values += [record.value for record in one.records()]
                 async with self._news:
                     self._news.notify_all()
-                await self.may_poll.wait()
+                if not self.may_poll.is_set():
+                    self._is_held.set()
+                    await self.may_poll.wait()
+
+    async def hold(self) -> None:
+        """Does not poll any more until it `may_poll`; returns when the last poll is over."""
+        self._is_held.clear()
+        self.may_poll.clear()
+        await self._is_held.wait()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with self._news:

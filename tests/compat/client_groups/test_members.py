@@ -127,7 +127,7 @@ def test_member_that_does_not_poll_in_time_loses_its_partitions_and_returns(boot
         news = asyncio.Condition()
         slow = Reader(cluster, options_of(name, max_poll_interval_ms=1_500), [name], news)
         await slow.until(lambda: len(slow.consumer.assignment) == 2)
-        slow.may_poll.clear()
+        await slow.hold()
         other = Reader(cluster, options_of(name), [name], news)
         await other.until(lambda: other.consumer.assignment == places(name, 0, 1))
         slow.may_poll.set()

@@ -72,11 +72,12 @@ explore: $(VENV)/.dev
 	@BARNABAS_EXAMPLES=explore $(BIN)/pytest -q tests/property
 
 # SEEDS=200 or 300-399; MINUTES=10 without SEEDS runs until then; SEED=17 replays one with its story and the log.
+# BROKERS=5 makes them histories of a cluster, on a simulated ZooKeeper.
 # MUTANTS=1 looks for the seeds that catch planted bugs, and records them for the tests.
 # A second call goes on where the first ended. OPTIONS are passed on: see docs/simulation.md.
 SEEDS ?= $(if $(MINUTES),,200)
 sim: $(VENV)/.dev
-	@$(if $(MUTANTS),$(BIN)/python -m tests.sim.mutants $(OPTIONS),$(BIN)/python -m barnabas.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES))) $(OPTIONS))
+	@$(if $(MUTANTS),$(BIN)/python -m tests.sim.mutants $(OPTIONS),$(BIN)/python -m barnabas.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES))) $(if $(BROKERS),--brokers $(BROKERS)) $(OPTIONS))
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check

@@ -26,6 +26,7 @@ NAVIGATION = {
     "Concepts": ["docs/concepts", "docs/ARCHITECTURE"],
     "Guides": [
         "docs/broker",
+        "docs/cluster",
         "docs/zookeeper",
         "docs/groups",
         "docs/spark",

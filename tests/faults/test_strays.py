@@ -53,7 +53,7 @@ async def read_both(broker: ServedBroker) -> list[list[bytes | None]]:
 
 async def read_and_forget(broker: ServedBroker) -> list[list[bytes | None]]:
     """No deleted topic is remembered any more: their files are gone."""
-    store = broker.broker.services.controllership.store
+    store = broker.broker.running.cluster.membership.store
     assert await Deletions(store, 1).load() == []
     return await read_both(broker)
 
@@ -222,13 +222,13 @@ def test_topic_whose_node_cannot_be_read_keeps_its_files_and_serves_them_when_it
     path = "/brokers/topics/orders"
 
     async def put(broker: ServedBroker, data: bytes) -> None:
-        await broker.broker.services.controllership.store.set(path, data)
+        await broker.broker.running.cluster.membership.store.set(path, data)
         is_there = data == whole
         await broker.broker.replicas.wait_for(lambda image: ("orders" in image.topics) == is_there)
 
     async def damage_and_restore(broker: ServedBroker) -> list[list[bytes | None]]:
         nonlocal whole
-        whole = (await broker.broker.services.controllership.store.get(path)).data
+        whole = (await broker.broker.running.cluster.membership.store.get(path)).data
         await put(broker, b"damaged")
         await put(broker, whole)
         return await read_both(broker)

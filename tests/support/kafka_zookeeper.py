@@ -70,19 +70,26 @@ def _fetch(directory: Path, jars: Path) -> None:
 
 def record_tree(directory: Path) -> KafkaTree:
     """Runs ZooKeeper and two brokers, asks them for everything that Kafka keeps there, and returns the tree."""
-    return KafkaTree.parse(_run("ZooKeeperKafka.java", str(directory)))
+    return KafkaTree.parse(_run(str(JAVA_SOURCES / "ZooKeeperKafka.java"), str(directory)))
 
 
 def understood_by_kafka(nodes: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
     """What Kafka's own decoders make of nodes, by path."""
-    lines = _run("ZooKeeperNodes.java", standard_input="".join(f"{path}\t{nodes[path].hex()}\n" for path in nodes))
+    requests = "".join(f"{path}\t{nodes[path].hex()}\n" for path in nodes)
+    lines = _run(str(JAVA_SOURCES / "ZooKeeperNodes.java"), standard_input=requests)
     answers = [json.loads(line) for line in lines if line.startswith("{")]
     if len(answers) != len(nodes):
         raise KafkaFailed(f"{len(nodes)} nodes were to be decoded, {len(answers)} were")
     return dict(zip(nodes, answers, strict=True))
 
 
+def run_zookeeper_kafka_tool(main_class: str) -> str:
+    """What a main class of 3.9.1 prints."""
+    return "\n".join(_run(main_class))
+
+
 def _run(program: str, *arguments: str, standard_input: str = "") -> list[str]:
+    """`program` is a main class or a source file."""
     command = [
         "java",
         "-Xmx512m",
@@ -91,7 +98,7 @@ def _run(program: str, *arguments: str, standard_input: str = "") -> list[str]:
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
         "-cp",
         f"{zookeeper_kafka_jars()}/*",
-        str(JAVA_SOURCES / program),
+        program,
         *arguments,
     ]
     status, output = run_command(command, standard_input)

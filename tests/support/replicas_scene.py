@@ -19,6 +19,7 @@ from tests.support.log_directories import open_manager
 from tests.support.played_replies import PlayedReplies
 
 BROKER, OTHER = 1, 2
+BROKER_EPOCH = 100
 ORDERS_ID, OTHER_ID = UUID(int=1), UUID(int=2)
 
 
@@ -44,8 +45,18 @@ def led(
     isr: tuple[int, ...] = (BROKER,),
     replicas: tuple[int, ...] = (BROKER, OTHER),
     partition_epoch: int = 0,
+    broker_epoch: int = BROKER_EPOCH,
 ) -> Partition:
-    return Partition(index, replicas, leader=leader, leader_epoch=epoch, isr=isr, partition_epoch=partition_epoch)
+    """A partition whose leadership is granted to this registration of its leader."""
+    return Partition(
+        index,
+        replicas,
+        leader=leader,
+        leader_epoch=epoch,
+        isr=isr,
+        partition_epoch=partition_epoch,
+        isr_epochs=(broker_epoch,) * len(isr),
+    )
 
 
 def topic(*partitions: Partition, name: str = "orders", topic_id: UUID = ORDERS_ID) -> Topic:
@@ -75,6 +86,7 @@ class ReplicasScene:
             self.flusher.flush,
             lambda partition, failure: self.manager.on_log_failure(partition.name, failure),
         )
+        self.replicas.registered(BROKER_EPOCH)
         self.manager.on_offline = lambda directory: self.replicas.drop(directory.lost, directory.failure)
         self.image = ClusterImage()
         self._running: asyncio.Task[None] | None = None

@@ -154,6 +154,13 @@ def replace_file(files: FileSystem, path: str, content: bytes) -> None:
     files.sync_directory(os.path.dirname(path))
 
 
+def replace_private_file(files: FileSystem, path: str, content: bytes) -> None:
+    """`replace_file`, for a secret: only the owner of the process can ever open it."""
+    if isinstance(files, LocalFileSystem):  # files in memory have no permissions
+        files.make_private(path + ".tmp")
+    replace_file(files, path, content)
+
+
 def make_durable_directory(files: FileSystem, path: str) -> None:
     """Makes a directory that survives a loss of power, with every directory on the way to it.
 
@@ -361,6 +368,14 @@ class LocalFileSystem:
         flags = os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
         try:
             return self.file_class(path, os.open(path, flags, 0o644))
+        except OSError as error:
+            raise disk_error("open", path, error) from error
+
+    def make_private(self, path: str) -> None:
+        """An empty file that nobody else may open, in place of any other."""
+        self.remove(path)
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except OSError as error:
             raise disk_error("open", path, error) from error
 

@@ -147,7 +147,7 @@ class OneOf:
         return value in self.words
 
     def describe(self, unit: Unit) -> str:
-        return "one of " + ", ".join(self.words)
+        return "one of " + ", ".join(filter(None, self.words)) + (" (may be empty)" if "" in self.words else "")
 
 
 @dataclass(frozen=True, slots=True)

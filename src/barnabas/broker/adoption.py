@@ -18,7 +18,7 @@ Crash: the metadata file appears as a whole; before it is there, the next start 
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from random import Random
@@ -39,13 +39,12 @@ from barnabas.broker.kafka_metadata import (
     was_adopted,
 )
 from barnabas.broker.rebuilding import rebuild_command, survey_logs
-from barnabas.broker.settings import DEFAULT_NODE_ID
 from barnabas.metadata.kraft import UNASSIGNED_DIRECTORY, KraftMetadata, KraftPartition
 from barnabas.metadata.rebuild import FoundLogs, FoundPartition, rebuild_metadata
 from barnabas.metadata.table import FILE_NAME, replace_table
 from barnabas.storage.checkpoints import CorruptCheckpoint
 from barnabas.storage.directories.directory import LOCK
-from barnabas.storage.directories.meta_properties import META_PROPERTIES, read_meta_properties
+from barnabas.storage.directories.meta_properties import META_PROPERTIES, MetaProperties, read_meta_properties
 
 logger = logging.getLogger(__name__)
 
@@ -54,18 +53,26 @@ class CannotAdopt(BarnabasError):  # noqa: N818 - a fact about directories, name
     """Kafka's directories cannot be taken over as they are; the message says why, and what to do."""
 
 
-def choose_node_id(files: FileSystem, log_dirs: Sequence[str], configured: int | None) -> int:
-    """The number that is configured; else the one that the directories have; else 1."""
+def choose_node_id(files: FileSystem, log_dirs: Sequence[str], configured: int | None) -> int | None:
+    """The number that is configured; else the one that the directories have, if they do."""
     if configured is not None:
         return configured
+    return next((meta.node_id for meta in _known_identities(files, log_dirs) if meta.node_id is not None), None)
+
+
+def known_cluster_id(files: FileSystem, log_dirs: Sequence[str]) -> str | None:
+    """The cluster that the directories belong to, if they do."""
+    return next((meta.cluster_id for meta in _known_identities(files, log_dirs) if meta.cluster_id is not None), None)
+
+
+def _known_identities(files: FileSystem, log_dirs: Sequence[str]) -> Iterator[MetaProperties]:
     for directory in log_dirs:
         try:
             meta = read_meta_properties(files, os.path.join(directory, META_PROPERTIES))
         except (CorruptCheckpoint, DiskFailed):  # opening the directory will report it
             continue
-        if meta is not None and meta.node_id is not None:
-            return meta.node_id
-    return DEFAULT_NODE_ID
+        if meta is not None:
+            yield meta
 
 
 def adopt_directories(files: FileSystem, clock: Clock, random: Random, log_dirs: Sequence[str], node_id: int) -> None:

@@ -21,6 +21,7 @@ from concurrent.futures import Executor
 from contextlib import AsyncExitStack
 from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Self
 
 from barnabas.base.addresses import address_text
@@ -35,6 +36,7 @@ from barnabas.broker.assembly import (
     Site,
     make_dispatcher,
     make_services,
+    new_node_id,
     open_cluster,
     open_logs,
     start_core,
@@ -44,12 +46,12 @@ from barnabas.broker.group_lag import GroupLags
 from barnabas.broker.groups import Groups
 from barnabas.broker.health import BrokerState, Health, health_of
 from barnabas.broker.measures import measure_broker, measure_lags
+from barnabas.broker.membership import Membership
 from barnabas.broker.parts import BrokerParts, system_parts
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.groups.measures import measure_group_states
-from barnabas.metadata.foreign_brokers import refuse_foreign_brokers
-from barnabas.metadata.identity import register_broker
+from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.znodes import BARNABAS, BARNABAS_VERSIONS, BrokerRegistration, Endpoint
 from barnabas.net.server import Listener, ServerOptions
 from barnabas.replication.replicas import Replicas
@@ -60,6 +62,7 @@ from barnabas.storage.directories.opening import OpeningProgress, OpeningReport
 logger = logging.getLogger(__name__)
 
 STOP_GRACE_SECONDS: Final = 5.0
+ADMISSION_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +226,8 @@ class Broker:
         stack.callback(executor.shutdown)
         metrics_port = await self._listen_for_metrics(stack, executor)
         node_id = choose_node_id(parts.files, settings.log_manager_config.log_dirs, settings.config.node_id)
+        if node_id is None:
+            node_id = await new_node_id(settings)
         flush_seconds = metrics.histogram(FLUSH_SECONDS)
         site = Site(life.loop, parts, settings, node_id, executor, metrics, flush_seconds, stack)
         cluster = await open_cluster(site)
@@ -237,13 +242,15 @@ class Broker:
         measure_lags(metrics, group_lags, parts.clock)
 
         async def stop_serving() -> None:
-            await self._stop_serving(core, dispatcher)
+            await self._stop_serving(core, dispatcher, cluster.membership)
 
         stack.push_async_callback(stop_serving)  # last to start, first to stop
         listeners = tuple([await core.server.listen(spec) for spec in settings.config.listeners])
-        await refuse_foreign_brokers(cluster.store)
-        await register_broker(cluster.store, self._registration(node_id, listeners))
-        await core.replicas.wait_for(lambda image: node_id in image.brokers)
+        registration_of = partial(self._registration, node_id, listeners)
+        await cluster.membership.register(registration_of())
+        membership_tasks = site.tasks()
+        membership_tasks.start(cluster.membership.run(registration_of))
+        await _until_admitted(cluster, core, node_id)
         core.server.accept(dispatcher.connect)  # not before: a client's first question is who the brokers are
         return Running(node_id, cluster, logs, opening, core, services, dispatcher, group_lags, listeners, metrics_port)
 
@@ -296,7 +303,7 @@ class Broker:
             self._running.core.server.turn_away()
         self._failed.set()
 
-    async def _stop_serving(self, core: Core, dispatcher: Dispatcher) -> None:
+    async def _stop_serving(self, core: Core, dispatcher: Dispatcher, membership: Membership) -> None:
         self._is_stopping = True
         try:
             core.groups.close()  # members that wait for others are told to look for another coordinator
@@ -305,7 +312,29 @@ class Broker:
         finally:  # whatever failed there, no port and no connection is left
             await core.server.stop(STOP_GRACE_SECONDS if self.failure is None else 0)
             await dispatcher.stop()
+            await membership.leave()  # now, so that another broker takes over what this one did for all
 
     def drop_connections(self) -> None:
         """Ends every connection at once; answers that are on their way are lost."""
         self.running.core.server.drop_connections()
+
+
+async def _until_admitted(cluster: Cluster, core: Core, node_id: int) -> None:
+    """Until the controller has granted this broker what it leads, or cannot; clients that come early only ask twice."""
+
+    def is_admitted(image: ClusterImage) -> bool:
+        broker = image.brokers.get(node_id)
+        is_registered = broker is not None and broker.epoch == cluster.seat.broker_epoch
+        return is_registered and core.replicas.is_granted_all(image)
+
+    waits: list[asyncio.Future[object]] = [
+        asyncio.ensure_future(core.replicas.wait_for(is_admitted)),
+        asyncio.ensure_future(cluster.seat.trouble.wait()),
+    ]
+    try:
+        done, _ = await asyncio.wait(waits, timeout=ADMISSION_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            logger.warning("no controller has granted this broker its partitions yet: they are not served until then")
+    finally:
+        for wait in waits:
+            wait.cancel()

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -21,31 +21,32 @@ from typing import Final
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.metrics import Histogram, Metrics
 from barnabas.base.tasks import Tasks
-from barnabas.broker.adoption import adopt_directories
+from barnabas.broker.adoption import adopt_directories, known_cluster_id
 from barnabas.broker.auto_creation import AutoCreation
 from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.fetch_sessions import FetchSessions
+from barnabas.broker.forwarding import Forwarder
 from barnabas.broker.groups import Groups
 from barnabas.broker.handlers import make_rows
 from barnabas.broker.internal_topics import InternalTopics
+from barnabas.broker.membership import Membership
+from barnabas.broker.metadata_source import EmbeddedSource, MetadataSource, ZooKeeperSource
 from barnabas.broker.parts import BrokerParts
 from barnabas.broker.rebuilding import open_metadata
 from barnabas.broker.request_measures import RequestMeasures
 from barnabas.broker.services import Services
-from barnabas.broker.settings import BrokerSettings
+from barnabas.broker.session_file import SessionKeeper
+from barnabas.broker.settings import DEFAULT_NODE_ID, BrokerSettings
 from barnabas.broker.slices import Slices
+from barnabas.broker.topic_creation import TopicCreation
 from barnabas.broker.upkeep import keep_house
+from barnabas.controller.history import ImageHistory
+from barnabas.controller.seat import ControllerSeat
 from barnabas.groups.measures import measure_groups
-from barnabas.metadata.controllership import Controllership, claim_controller
 from barnabas.metadata.deletions import Deletions
 from barnabas.metadata.embedded import EmbeddedMetadata
-from barnabas.metadata.embedded_session import EmbeddedSession
-from barnabas.metadata.errors import BadVersion, NoNode, SessionLost
-from barnabas.metadata.identity import ProducerIds, ensure_cluster_id, ensure_layout
+from barnabas.metadata.identity import ProducerIds, ensure_layout, next_broker_id
 from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.leadership import raise_leader_epochs
-from barnabas.metadata.topics import TopicWriter
-from barnabas.metadata.watcher import MetadataWatcher
 from barnabas.net.server import Server
 from barnabas.replication.admission import Admission
 from barnabas.replication.flushing import Flusher
@@ -61,7 +62,6 @@ from barnabas.storage.settings import LogConfig
 
 logger = logging.getLogger(__name__)
 
-FINISHING_SECONDS: Final = 5.0
 SESSION_EVICTION_MS: Final = 120_000
 
 
@@ -92,84 +92,56 @@ class Site:
 class Cluster:
     """The metadata store, and what this broker is in the cluster."""
 
-    metadata: EmbeddedMetadata
-    store: EmbeddedSession
-    cluster_id: str
-    controllership: Controllership
-    watcher: MetadataWatcher
-    topics: TopicWriter
+    metadata: MetadataSource
+    membership: Membership
+    history: ImageHistory
+    """The image of the cluster as it comes from the controller."""
+    seat: ControllerSeat
+    topics: TopicCreation
     deletions: Deletions
-    old_epochs: BarnabasError | None
-    """Why partitions have their old leader epochs yet, in which they can only be read; None when they have new ones."""
+
+
+async def new_node_id(settings: BrokerSettings) -> int:
+    """Of a broker that has none: 1 for one that is alone, in a cluster one that nobody has had."""
+    options = settings.config.zookeeper_options()
+    if options is None:
+        return DEFAULT_NODE_ID
+    session = await ZooKeeperSource(options).session()
+    try:
+        await ensure_layout(session)
+        return await next_broker_id(session, settings.config.reserved_broker_max_id)
+    finally:
+        await session.close()
 
 
 async def open_cluster(site: Site) -> Cluster:
-    parts, stack, node_id = site.parts, site.stack, site.node_id
-    metadata = await _open_metadata(site)
-    stack.push_async_callback(metadata.close)
-    store = metadata.session()
-    stack.push_async_callback(store.close)
-    await ensure_layout(store)
-    cluster_id, controllership = await asyncio.gather(
-        ensure_cluster_id(store, parts.random), claim_controller(store, node_id, parts.clock.now_ms())
-    )
-    assert controllership is not None, "alone, a broker is the controller"
-    watcher = MetadataWatcher(store)
-    await watcher.load()
-    topics = TopicWriter(controllership, parts.random)
-    await _finish_interrupted(site, topics, watcher)
-    old_epochs = await _raise_epochs(site, controllership, watcher)
-    deletions = Deletions(store, node_id)
-    return Cluster(metadata, store, cluster_id, controllership, watcher, topics, deletions, old_epochs)
+    """Joins the cluster, and knows its image; the broker is not registered yet."""
+    parts, stack, config = site.parts, site.stack, site.settings.config
+    source = await _open_source(site)
+    stack.push_async_callback(source.close)
+    history = ImageHistory()
+    seat = ControllerSeat(site.node_id, history, parts.network, config.inter_broker_listener, parts.clock, parts.random)
+    log_dirs = site.settings.log_manager_config.log_dirs
+    keeper = SessionKeeper(parts.files, log_dirs[0], site.executor)
+    membership = Membership(source, seat, parts.random, keeper)
+    stack.push_async_callback(membership.leave)
+    await membership.join(known_cluster_id(parts.files, log_dirs))
+    await membership.load()
+    return Cluster(source, membership, history, seat, TopicCreation(seat), Deletions(membership.store, site.node_id))
 
 
-async def _open_metadata(site: Site) -> EmbeddedMetadata:
+async def _open_source(site: Site) -> MetadataSource:
     parts, log_dirs = site.parts, site.settings.log_manager_config.log_dirs
+    if parts.metadata is not None:
+        return parts.metadata
+    options = site.settings.config.zookeeper_options()
+    if options is not None:
+        return ZooKeeperSource(options)
     if parts.metadata_table is not None:
-        return EmbeddedMetadata.in_memory(parts.clock, parts.metadata_table)
+        return EmbeddedSource(EmbeddedMetadata.in_memory(parts.clock, parts.metadata_table))
     adopt = partial(adopt_directories, parts.files, parts.clock, parts.random, log_dirs, site.node_id)
     await site.loop.run_in_executor(site.executor, adopt)
-    return await open_metadata(parts.files, parts.clock, log_dirs)
-
-
-async def _finish_interrupted(site: Site, topics: TopicWriter, watcher: MetadataWatcher) -> None:
-    """What a crash has left half done in the metadata. Where that cannot be written now, it is tried again."""
-    try:
-        await topics.finish_interrupted(watcher.image)
-    except (DiskFailed, SessionLost) as error:
-        logger.warning(
-            "cannot yet finish the topics that a crash left half created or deleted, trying again: %s", error
-        )
-        site.tasks().start(_finish_later(topics, watcher))
-
-
-async def _finish_later(topics: TopicWriter, watcher: MetadataWatcher) -> None:
-    while True:
-        await asyncio.sleep(FINISHING_SECONDS)
-        with suppress(DiskFailed, SessionLost):
-            await topics.finish_interrupted(watcher.image)
-            return
-
-
-async def _raise_epochs(site: Site, controllership: Controllership, watcher: MetadataWatcher) -> BarnabasError | None:
-    """Every start is a new leadership. Where that cannot be written now, it is tried again."""
-    try:
-        await raise_leader_epochs(controllership, watcher.image, site.node_id)
-    except (DiskFailed, SessionLost) as error:
-        logger.warning("cannot raise leader epochs, and refusing to produce until that succeeds: %s", error)
-        site.tasks().start(_raise_later(controllership, watcher, site.node_id))
-        return error
-    await watcher.load()
-    return None
-
-
-async def _raise_later(controllership: Controllership, watcher: MetadataWatcher, node_id: int) -> None:
-    while True:
-        await asyncio.sleep(FINISHING_SECONDS)
-        with suppress(DiskFailed, SessionLost, BadVersion, NoNode):  # or a topic has changed: the next image has it
-            await raise_leader_epochs(controllership, watcher.image, node_id)
-            logger.info("raised the leader epochs: records can be produced again")
-            return
+    return EmbeddedSource(await open_metadata(parts.files, parts.clock, log_dirs))
 
 
 # -- the logs ------------------------------------------------------------------------------------------------------
@@ -178,13 +150,13 @@ async def _raise_later(controllership: Controllership, watcher: MetadataWatcher,
 async def open_logs(
     site: Site, cluster: Cluster, on_progress: Callable[[OpeningProgress], None] | None
 ) -> tuple[LogManager, OpeningReport]:
-    parts, settings, watcher, node_id = site.parts, site.settings, cluster.watcher, site.node_id
+    parts, settings, node_id = site.parts, site.settings, site.node_id
     logs = LogManager(
         parts.files,
         parts.clock,
         parts.random,
         settings.log_manager_config,
-        cluster_id=cluster.cluster_id,
+        cluster_id=cluster.membership.cluster_id,
         node_id=node_id,
         handles=parts.handles,
         flush_seconds=site.flush_seconds,
@@ -192,11 +164,11 @@ async def open_logs(
     )
     deleted = await cluster.deletions.load()
     known = KnownPartitions(
-        lambda partition: watcher.image.topic_id_of(partition, node_id),
+        lambda partition: cluster.history.image.topic_id_of(partition, node_id),
         frozenset(topic.topic_id for topic in deleted),
         frozenset(topic.topic for topic in deleted),
     )
-    image = watcher.image
+    image = cluster.history.image
     config_of_topic = partial(settings.log_config, image, node_id)
     opening = await site.loop.run_in_executor(site.executor, logs.open, config_of_topic, on_progress, known)
     site.stack.callback(logs.close)
@@ -222,7 +194,7 @@ class Core:
 async def start_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
     """Returns when every partition of the image is served."""
     core = _make_core(site, cluster, logs)
-    settings, node_id, watcher = site.settings, site.node_id, cluster.watcher
+    settings, node_id, history = site.settings, site.node_id, cluster.history
 
     def reconfigure(image: ClusterImage) -> None:
         """Takes over the settings that were changed at run time."""
@@ -230,7 +202,7 @@ async def start_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
         logs.reconfigure(settings.current_log_manager_config(image, node_id))
 
     def follow(old: ClusterImage, new: ClusterImage) -> None:
-        """What the metadata store says now: the one way by which topics and settings change."""
+        """What the controller says now: the one way by which topics and settings change."""
         core.replicas.follow(new)
         if new.broker_configs != old.broker_configs:
             reconfigure(new)
@@ -240,17 +212,31 @@ async def start_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
         core.replicas.drop(sorted(directory.lost), directory.failure)
         core.groups.follow(core.replicas.image)
 
+    def registered(broker_epoch: int) -> None:
+        core.replicas.registered(broker_epoch)
+        core.groups.follow(core.replicas.image)
+
+    def resign() -> None:
+        """Others may lead by now what this broker led."""
+        core.tick.write()
+        core.replicas.resign_all()
+        core.groups.follow(core.replicas.image)
+
+    def read_only(problem: BarnabasError) -> None:
+        core.replicas.serve_ungranted(problem)
+        core.groups.follow(core.replicas.image)
+
     logs.on_offline = drop
-    watcher.subscribe(follow)
-    reconfigure(watcher.image)
+    cluster.membership.on_registered = registered
+    cluster.membership.on_lost = resign
+    cluster.seat.on_problem = read_only
+    history.subscribe(follow)
+    reconfigure(history.image)
     tasks = site.tasks()
-    tasks.start(watcher.run())
     tasks.start(core.replicas.run())
     tasks.start(cluster.deletions.run())
     tasks.start(keep_house(site.parts.clock, core.replicas, logs, site.executor))
-    if cluster.old_epochs is not None:
-        core.replicas.refuse_appends(watcher.image, cluster.old_epochs)
-    await core.replicas.apply(watcher.image)
+    await core.replicas.apply(history.image)
 
     site.stack.callback(core.groups.close)
     core.groups.follow(core.replicas.image)
@@ -307,11 +293,10 @@ def make_services(site: Site, cluster: Cluster, logs: LogManager, core: Core) ->
     stack.push_async_callback(auto_creation.stop)
     return Services(
         broker_id=site.node_id,
-        cluster_id=cluster.cluster_id,
+        cluster_id=cluster.membership.cluster_id,
         settings=site.settings,
-        controllership=cluster.controllership,
-        topics=cluster.topics,
-        producer_ids=ProducerIds(cluster.store, site.node_id),
+        seat=cluster.seat,
+        producer_ids=ProducerIds(cluster.membership.store, site.node_id),
         replicas=core.replicas,
         logs=logs,
         log_starts=log_starts,
@@ -333,4 +318,5 @@ def make_services(site: Site, cluster: Cluster, logs: LogManager, core: Core) ->
 
 def make_dispatcher(site: Site, services: Services) -> Dispatcher:
     measures = RequestMeasures(site.metrics, services.clock.monotonic)
-    return Dispatcher(site.loop, make_rows(services), services.codecs, services.slices, measures)
+    forward = Forwarder(services.seat, services.replicas, services.clock)
+    return Dispatcher(site.loop, make_rows(services), services.codecs, services.slices, measures, forward)

@@ -16,8 +16,8 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.logs import RepeatedWarning, fields
 from barnabas.base.tasks import Tasks
 from barnabas.broker.audit import partitions_text
+from barnabas.broker.topic_creation import TopicCreation
 from barnabas.metadata.image import INTERNAL_TOPICS, ClusterImage
-from barnabas.metadata.topics import TopicWriter
 from barnabas.storage.directories.directory import CLUSTER_METADATA
 from barnabas.wire.errors import ErrorCode, KafkaError
 
@@ -36,7 +36,7 @@ class AskedTopic(NamedTuple):
 
 
 class AutoCreation:
-    def __init__(self, topics: TopicWriter) -> None:
+    def __init__(self, topics: TopicCreation) -> None:
         self._topics = topics
         loop = asyncio.get_running_loop()
         self._tasks = Tasks(loop)
@@ -55,7 +55,7 @@ class AutoCreation:
     async def _create(self, image: ClusterImage, topic: AskedTopic) -> None:
         name, partition_count, replication_factor, asked_by = topic
         try:
-            await self._topics.create(self._topics.plan(image, name, partition_count, replication_factor))
+            await self._topics.create(image, name, partition_count, replication_factor)
         except BarnabasError as error:
             if not (isinstance(error, KafkaError) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
                 message = "cannot create topic '%s', which a client asked for: %s"

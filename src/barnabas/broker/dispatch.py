@@ -36,13 +36,16 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 from barnabas.base.errors import BarnabasError
 from barnabas.base.supervision import report_bug
 from barnabas.broker.caller import Caller
-from barnabas.broker.request import Request
+from barnabas.broker.forwarding import caller_in
+from barnabas.broker.request import InnerReply, Request
 from barnabas.broker.request_measures import RequestMeasures
 from barnabas.broker.slices import Slices
-from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.apis import ALL_APIS, ApiKey
 from barnabas.wire.codecs import Codecs
+from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.framing import parse_request_header
-from barnabas.wire.messages import decode_view_in_steps, write_response_in_steps
+from barnabas.wire.messages import decode_view, decode_view_in_steps, write_response_in_steps
+from barnabas.wire.request_views import EnvelopeRequest
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +59,8 @@ _View = TypeVar("_View")
 """That of one which kio's schemas decode."""
 Fault: TypeAlias = Callable[[Request, object], bool]
 """What a test wants done to a request instead of serving it; says whether it took the request."""
+Forward: TypeAlias = Callable[[Request, memoryview], Awaitable[bytes | None]]
+"""The answer of another broker, which is the controller, to a request for it; None when this broker has to answer."""
 Throttle: TypeAlias = Callable[[Caller, ApiKey], int]
 """For how many milliseconds a caller should hold back, which its answer tells it."""
 
@@ -110,11 +115,27 @@ class Direct(Row, Generic[_Asked]):
 
 
 class Awaited(Row, Generic[_View]):
-    """A row for an API whose handler is a coroutine: what it asks for is decoded as the view, in slices."""
+    """A row for an API whose handler is a coroutine: what it asks for is decoded as the view, in slices.
+    `is_for_controller`: another broker hands such requests on."""
 
-    def __init__(self, view: type[_View], handler: Callable[[Request, _View], Awaitable[Values]]) -> None:
+    def __init__(
+        self,
+        view: type[_View],
+        handler: Callable[[Request, _View], Awaitable[Values]],
+        *,
+        is_for_controller: bool = False,
+    ) -> None:
         self.view = view
         self.handler = handler
+        self.is_for_controller = is_for_controller
+
+
+class Enveloped(Row):
+    """The row for requests that other brokers hand on. `check` refuses a broker that may not do that, or all of them
+    while this one is not the controller."""
+
+    def __init__(self, check: Callable[[Request], None]) -> None:
+        self.check = check
 
 
 class Route:
@@ -155,10 +176,12 @@ class Dispatcher:
         codecs: Codecs,
         slices: Slices,
         measures: RequestMeasures,
+        forward: Forward,
     ) -> None:
         """`rows` has one for every API."""
-        assert set(rows) == set(APIS), "every API that is advertised has a handler"
+        assert set(rows) == set(ALL_APIS), "every API that is served has a handler"
         self.loop = loop
+        self._forward = forward
         self.codecs = codecs
         self.measures = measures
         self._slices = slices
@@ -174,6 +197,8 @@ class Dispatcher:
     def _route(self, api_key: ApiKey, row: Row) -> Route:
         if isinstance(row, Awaited):
             row = Direct(partial(self._later, row), decode_nothing)
+        if isinstance(row, Enveloped):
+            row = Direct(partial(self._open_later, row), decode_nothing)
         assert isinstance(row, Direct), "there are two kinds of rows"
         return Route(api_key, row, self.codecs, self.measures)
 
@@ -182,7 +207,7 @@ class Dispatcher:
 
     def mistake(self, api_key: int, bug: BaseException) -> RequestFailed:
         """What to close a request's connection with after an exception that it should not have raised."""
-        api = APIS[api_key].name if api_key in APIS else "unknown"
+        api = ALL_APIS[api_key].name if api_key in ALL_APIS else "unknown"
         self.measures.bugs.of(api).value += 1
         now = self.loop.time()
         if isinstance(bug, AssertionError):
@@ -224,6 +249,9 @@ class Dispatcher:
         await self._slices.begin()
         if request.api_key in READING:
             request.check_wanted()
+        if row.is_for_controller and not request.is_forwarded and (answer := await self._forward(request, body)):
+            request.answer(answer)
+            return
         values = {**await self._values_of(row, request, body), "throttle_time_ms": request.throttle_ms}
         steps = write_response_in_steps(request.api_key, request.version, values)
         encoded = await self._slices.finish(steps, request.check_wanted)
@@ -238,6 +266,38 @@ class Dispatcher:
         steps = decode_view_in_steps(request.api_key, request.version, body, row.view)
         check = request.check_wanted if request.api_key in READING else _go_on
         return await row.handler(request, await self._slices.finish(steps, check))
+
+    # -- what other brokers hand on ------------------------------------------------------------------------------
+
+    def _open_later(self, row: Enveloped, request: Request, body: memoryview) -> Work:
+        return partial(self._open, row, request, body)
+
+    async def _open(self, row: Enveloped, request: Request, body: memoryview) -> None:
+        """Serves the request inside, for the caller that it came from, and answers with its answer."""
+        try:
+            row.check(request)
+            values: Values = {"response_data": await self._inner_answer(request, body), "error_code": ErrorCode.NONE}
+        except KafkaError as error:
+            values = {"response_data": None, "error_code": error.code}
+        encoded = await self._slices.finish(write_response_in_steps(request.api_key, request.version, values), _go_on)
+        request.errors = encoded.errors or None
+        request.respond(encoded)
+
+    async def _inner_answer(self, request: Request, body: memoryview) -> bytes:
+        envelope = decode_view(request.api_key, request.version, body, EnvelopeRequest)
+        frame = memoryview(envelope.request_data)
+        api_key, version, correlation_id, client_id, position = parse_request_header(frame)
+        row = self.awaited.get(api_key)
+        if row is None or not row.is_for_controller:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the request inside is not for the controller")
+        caller = caller_in(request.caller.listener, envelope.request_principal, envelope.client_host_address, client_id)
+        reply = InnerReply(self.loop, request)
+        inner = Request(reply, len(frame))
+        route = self.routes[api_key]
+        inner.begin(route, ClientConnection(self, caller), caller, version, correlation_id, route.now())
+        inner.is_forwarded = True
+        await self._answer(row, inner, frame[position:])
+        return await reply.frame
 
     async def stop(self) -> None:
         """Ends what is still being worked on."""

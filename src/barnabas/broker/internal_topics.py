@@ -21,9 +21,9 @@ from barnabas.base.errors import BarnabasError, InvalidSetting
 from barnabas.base.logs import fields
 from barnabas.base.tasks import Tasks
 from barnabas.broker.settings import BrokerConfig
+from barnabas.broker.topic_creation import TopicCreation
 from barnabas.groups.history import HISTORY_TOPIC
 from barnabas.groups.partitions import OFFSETS_TOPIC
-from barnabas.metadata.topics import TopicPlan, TopicWriter
 from barnabas.replication.replicas import Replicas
 from barnabas.storage.settings import LogConfig
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -54,7 +54,7 @@ def check_internal_config(name: str, config: LogConfig) -> None:
 
 
 class InternalTopics:
-    def __init__(self, config: BrokerConfig, topics: TopicWriter, replicas: Replicas) -> None:
+    def __init__(self, config: BrokerConfig, topics: TopicCreation, replicas: Replicas) -> None:
         self._config = config
         self._topics = topics
         self._replicas = replicas
@@ -78,16 +78,13 @@ class InternalTopics:
 
     async def _make(self, name: str) -> None:
         try:
-            await self._topics.create(self._plan(name))
-        except KafkaError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            await self._create(name)
+            logger.info("created topic '%s' for the broker's own use", name, extra=fields(topic=name))
+        except BarnabasError as error:
+            if not (isinstance(error, KafkaError) and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
                 self._say(name, str(error))
                 return
-        except BarnabasError as error:
-            self._say(name, str(error))
-            return
         self._refusals.pop(name, None)
-        logger.info("created topic '%s' for the broker's own use", name, extra=fields(topic=name))
         try:
             async with asyncio.timeout(_SERVED_SECONDS_MAX):
                 await self._replicas.wait_for(lambda image: name in image.topics)
@@ -100,15 +97,16 @@ class InternalTopics:
             self._refusals[name] = reason
             logger.warning("cannot create topic '%s' yet: %s", name, reason, extra=fields(topic=name))
 
-    def _plan(self, name: str) -> TopicPlan:
+    async def _create(self, name: str) -> None:
         config, image = self._config, self._replicas.image
         replica_count = config.offsets_topic_replication_factor
         if name == OFFSETS_TOPIC:
             configs = INTERNAL_TOPIC_CONFIGS[name] | {"segment.bytes": str(config.offsets_topic_segment_bytes)}
-            return self._topics.plan(image, name, config.offsets_topic_num_partitions, replica_count, configs)
+            await self._topics.create(image, name, config.offsets_topic_num_partitions, replica_count, configs)
+            return
         assert name == HISTORY_TOPIC, f"{name} is no internal topic of ours"
         count = min(replica_count, max(1, len(image.brokers)))
-        return self._topics.plan(image, name, 1, count, INTERNAL_TOPIC_CONFIGS[name])
+        await self._topics.create(image, name, 1, count, INTERNAL_TOPIC_CONFIGS[name])
 
     async def stop(self) -> None:
         await self._tasks.stop()

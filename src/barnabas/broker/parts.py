@@ -13,6 +13,7 @@ from random import Random
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.filesystem import FileSystem, LocalFileSystem
 from barnabas.broker.authorizer import AllowAll, Authorizer
+from barnabas.broker.metadata_source import MetadataSource
 from barnabas.metadata.table import MemoryTable
 from barnabas.net.sockets import SocketNetwork
 from barnabas.net.stream import Network
@@ -46,7 +47,9 @@ class BrokerParts:
     """What reads the requests that come most."""
     authorizer: Authorizer = field(default_factory=AllowAll)
     metadata_table: MemoryTable | None = None
-    """None: the metadata is a file in the first log directory."""
+    """None: the metadata is a file in the first log directory, or in ZooKeeper (`zookeeper.connect`)."""
+    metadata: MetadataSource | None = None
+    """A metadata store that several brokers share, instead of these."""
 
 
 def system_parts() -> BrokerParts:

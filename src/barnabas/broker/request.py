@@ -5,16 +5,17 @@ place in its connection's line of replies, so that a request is one object on it
 place (`authorizer`), from the caller here; every answer has room for a throttle time.
 """
 
+import asyncio
 from collections.abc import Callable, MutableMapping
 from typing import Final, Protocol
 
-from barnabas.base.buffers import Buffer
+from barnabas.base.buffers import BUFFER_TYPES, Buffer
 from barnabas.base.errors import BarnabasError
 from barnabas.base.metrics import Histogram
 from barnabas.broker.caller import Caller
 from barnabas.net.replies import Reply, ReplySlot, SlotOwner, release_ranges
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.framing import response_start
+from barnabas.wire.framing import LENGTH_BYTES, response_start
 
 _JOINED_BYTES_MAX: Final = 64 << 10
 """A larger body is sent after its header, not copied behind it."""
@@ -52,7 +53,10 @@ class RequestRoute(Protocol):
 class Request(ReplySlot):
     """Answered exactly once: by `answer`, `respond`, `respond_nothing` or `refuse`."""
 
-    __slots__ = ("_client", "_route", "began", "caller", "correlation_id", "errors", "throttle_ms", "version")
+    __slots__ = (
+        *("_client", "_route", "began", "caller", "correlation_id", "errors"),
+        *("is_forwarded", "throttle_ms", "version"),
+    )
 
     def begin(
         self,
@@ -72,6 +76,8 @@ class Request(ReplySlot):
         self.correlation_id = correlation_id
         self.began = began
         self.throttle_ms = 0
+        self.is_forwarded = False
+        """Whether another broker has handed it on."""
         self.errors: MutableMapping[int, int] | None = None
         """How often the answer carries which error code; None when it carries none."""
 
@@ -167,3 +173,26 @@ class _AnswerLoser:
 
     def request_failed(self, error: BarnabasError) -> None:
         self._owner.request_failed(error)
+
+
+class InnerReply:
+    """In place of the connection of a request that came in another one: takes its answer."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, outer: ReplySlot) -> None:
+        self.frame: asyncio.Future[bytes] = loop.create_future()
+        """What follows the length prefix."""
+        self._outer = outer
+
+    @property
+    def is_closed(self) -> bool:
+        return self._outer.is_abandoned
+
+    def slot_completed(self, slot: ReplySlot) -> None:
+        reply, slot.reply = slot.reply, None
+        assert reply is not None, "requests for the controller are answered"
+        pieces = [reply] if isinstance(reply, BUFFER_TYPES) else reply
+        whole = b"".join(one for one in pieces if isinstance(one, BUFFER_TYPES))
+        self.frame.set_result(whole[LENGTH_BYTES:])
+
+    def request_failed(self, error: BarnabasError) -> None:
+        self.frame.set_exception(error)

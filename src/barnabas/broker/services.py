@@ -17,10 +17,10 @@ from barnabas.broker.groups import Groups
 from barnabas.broker.request import Request
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.slices import Slices
-from barnabas.metadata.controllership import Controllership
+from barnabas.controller.controller import Controller
+from barnabas.controller.seat import ControllerSeat
 from barnabas.metadata.identity import ProducerIds
 from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.topics import TopicWriter
 from barnabas.replication.admission import Admission
 from barnabas.replication.log_starts import LogStarts
 from barnabas.replication.replicas import Replicas
@@ -38,8 +38,7 @@ class Services:
     broker_id: int
     cluster_id: str
     settings: BrokerSettings
-    controllership: Controllership
-    topics: TopicWriter
+    seat: ControllerSeat
     producer_ids: ProducerIds
     replicas: Replicas
     logs: LogManager
@@ -63,6 +62,11 @@ class Services:
     def image(self) -> ClusterImage:
         """The cluster as it is served here: what it lists can be used."""
         return self.replicas.image
+
+    @property
+    def controller(self) -> Controller:
+        """For requests that only the controller serves; NOT_CONTROLLER on any other broker."""
+        return self.seat.require_controller()
 
     def allows_topic(self, request: Request, operation: Operation, name: str) -> bool:
         return self.authorizer.allows(request.caller, operation, Resource.TOPIC, name)

@@ -1,6 +1,7 @@
 """The rows for the settings of a broker that are not its logs' (`barnabas.storage.setting_tables` has those).
 
-Names, types, defaults and ranges are Apache Kafka 4.3's. Settings that Kafka can change while it runs and
+Names, types, defaults and ranges are Apache Kafka 4.3's; those of a cluster on ZooKeeper, which 4.0 dropped, are
+3.9.1's. Settings that Kafka can change while it runs and
 Barnabas cannot (listeners, threads) are marked as needing a restart. `UNSUPPORTED` lists the rest of Kafka's settings
 by name or prefix, with the feature that they belong to: they are known, reported when given, and have no effect.
 
@@ -9,7 +10,6 @@ page with `barnabas.cli.settings_page`.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from barnabas.base.settings import (
@@ -17,27 +17,28 @@ from barnabas.base.settings import (
     Dynamic,
     ListOf,
     NegativeOrAtLeast,
+    OneOf,
     Setting,
     SettingTable,
     SettingType,
     SettingValue,
-    Unit,
     Validator,
 )
+from barnabas.broker.setting_rules import HostAndPort, PairsWithNumber
 from barnabas.storage.setting_tables import LOG_SETTINGS, THREADS
 
 BOOLEAN, INT, SHORT, LONG = SettingType.BOOLEAN, SettingType.INT, SettingType.SHORT, SettingType.LONG
-STRING, LIST = SettingType.STRING, SettingType.LIST
+STRING, LIST, PASSWORD = SettingType.STRING, SettingType.LIST, SettingType.PASSWORD
 
 IDENTITY: Final = "Identity"
 LISTENERS: Final = "Listeners"
+ZOOKEEPER: Final = "ZooKeeper"
 CONNECTIONS: Final = "Connections and requests"
 TOPICS: Final = "Topics"
 THREADS_GROUP: Final = "Threads"
 GROUPS: Final = "Consumer groups"
 SECURITY: Final = "Access control"
 
-PORT_MAX: Final = 65_535
 _INT_MAX: Final = 2**31 - 1
 _MIB: Final = 1 << 20
 _MINUTE_MS: Final = 60_000
@@ -52,42 +53,6 @@ _ADDRESSES: Final = ListOf(
     re.compile(r"[A-Za-z0-9_.-]+://.*:\d+"), "a comma-separated list of NAME://HOST:PORT", may_be_empty=False
 )
 _PROTOCOL_MAP: Final = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
-
-
-@dataclass(frozen=True, slots=True)
-class PairsWithNumber:
-    """`NAME:NUMBER` pairs between commas, such as a limit for each address."""
-
-    _PAIR = re.compile(r"\s*\S+:[0-9]{1,9}\s*")
-
-    def allows(self, value: SettingValue) -> bool:
-        assert isinstance(value, str), "pairs are written in a text"
-        return not value or all(self._PAIR.fullmatch(pair) for pair in value.split(","))
-
-    def describe(self, unit: Unit) -> str:
-        return "a comma-separated list of ADDRESS:NUMBER (may be empty)"
-
-
-@dataclass(frozen=True, slots=True)
-class HostAndPort:
-    """`HOST:PORT`, an IPv6 address in brackets."""
-
-    _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^:/\[\]\s]*)):(?P<port>[0-9]{1,5})")
-
-    def allows(self, value: SettingValue) -> bool:
-        assert isinstance(value, str), "an address is a text"
-        return self.split(value) is not None
-
-    def describe(self, unit: Unit) -> str:
-        return "HOST:PORT"
-
-    @classmethod
-    def split(cls, text: str) -> tuple[str, int] | None:
-        """None when it is no such address."""
-        match = cls._ADDRESS.fullmatch(text)
-        if match is None or int(match["port"]) > PORT_MAX:
-            return None
-        return match["v6"] or match["host"] or "", int(match["port"])
 
 
 def _broker(
@@ -107,9 +72,13 @@ def _broker(
 BROKER_SETTINGS: Final = SettingTable("broker", (
     _broker(IDENTITY, "node.id", INT, None, _AT_LEAST_0,
             "The broker's id in its cluster. If it is not set, `broker.id` is used; if that is not set either, the "
-            "id in `meta.properties` of the log directories, or 1."),
+            "id in `meta.properties` of the log directories; then 1, or in a cluster a generated one."),
     _broker(IDENTITY, "broker.id", INT, -1, None,
             "The old name of `node.id`; -1 leaves it unset."),
+    _broker(IDENTITY, "broker.id.generation.enable", BOOLEAN, True, None,
+            "Whether a broker of a cluster that has no id yet generates one above `reserved.broker.max.id`."),
+    _broker(IDENTITY, "reserved.broker.max.id", INT, 1000, _AT_LEAST_0,
+            "The highest id that can be given to a broker of a cluster by hand, unless ids are never generated."),
     _broker(IDENTITY, "broker.rack", STRING, None, None,
             "The rack that the broker is in. Clients can see it, and a cluster spreads replicas over racks."),
     _broker(IDENTITY, "process.roles", LIST, (), ListOf(re.compile("broker|controller"), "any of broker, controller"),
@@ -123,13 +92,37 @@ BROKER_SETTINGS: Final = SettingTable("broker", (
             "NAME:PROTOCOL pairs. A listener whose name is not a protocol's own needs an entry here; only `PLAINTEXT` "
             "can be served."),
     _broker(LISTENERS, "inter.broker.listener.name", STRING, None, None,
-            "The listener through which the brokers of a cluster reach each other."),
+            "The listener through which the brokers of a cluster reach each other; the first one, if it is not set."),
     _broker(LISTENERS, "controller.listener.names", LIST, (), None,
             "Listeners of a Kafka controller. Their addresses in `listeners` and `advertised.listeners` are left out: "
             "Barnabas needs none."),
     _broker(LISTENERS, "metrics.listen", STRING, None, HostAndPort(),
             "Where to serve `/metrics` and `/healthz` over HTTP, without a login. No host means every interface, "
             "port 0 a free one. Specific to Barnabas."),
+    _broker(ZOOKEEPER, "zookeeper.connect", STRING, None, None,
+            "Makes the broker one of a cluster: HOST:PORT of the ZooKeeper servers between commas, and then the node "
+            "to keep the cluster under, such as `/kafka`. Without it, the broker is alone and keeps the metadata "
+            "itself."),
+    _broker(ZOOKEEPER, "zookeeper.session.timeout.ms", INT, 18_000, _AT_LEAST_1,
+            "A broker that ZooKeeper has not heard from for this long is dead for its cluster."),
+    _broker(ZOOKEEPER, "zookeeper.connection.timeout.ms", INT, None, _AT_LEAST_1,
+            "How long a start waits for ZooKeeper. If it is not set, `zookeeper.session.timeout.ms` is used."),
+    _broker(ZOOKEEPER, "zookeeper.set.acl", BOOLEAN, False, None,
+            "Whether only the brokers may change what they create in ZooKeeper. They need an identity for it: "
+            "`zookeeper.digest.identity`, or a certificate."),
+    _broker(ZOOKEEPER, "zookeeper.digest.identity", PASSWORD, None, None,
+            "USER:PASSWORD of ZooKeeper's digest scheme, the same for all brokers. Specific to Barnabas: Kafka has it "
+            "in a JAAS file."),
+    _broker(ZOOKEEPER, "zookeeper.ssl.client.enable", BOOLEAN, False, None,
+            "Whether to connect to ZooKeeper with TLS."),
+    _broker(ZOOKEEPER, "zookeeper.ssl.truststore.location", STRING, None, None,
+            "The authorities to trust, as a PEM file (no other format). If it is not set, the system's are used."),
+    _broker(ZOOKEEPER, "zookeeper.ssl.keystore.location", STRING, None, None,
+            "The broker's certificate and private key, in one PEM file (no other format)."),
+    _broker(ZOOKEEPER, "zookeeper.ssl.keystore.password", PASSWORD, None, None,
+            "The password of the private key, if it is encrypted."),
+    _broker(ZOOKEEPER, "zookeeper.ssl.endpoint.identification.algorithm", STRING, "HTTPS", OneOf(("HTTPS", "")),
+            "Whether a server's certificate must name its host; empty switches that off."),
     _broker(CONNECTIONS, "socket.request.max.bytes", INT, 100 * _MIB, Between(_REQUEST_BYTES_MIN),
             "The largest request. A larger one is refused by closing its connection, before memory is allocated for "
             "it."),
@@ -227,6 +220,7 @@ _TRANSACTIONS: Final = "transactions"
 _TLS_AND_SASL: Final = "TLS and SASL"
 _JMX: Final = "JMX metrics"
 _POLICIES: Final = "plug-in policies"
+_ZOOKEEPER: Final = "other ways to reach ZooKeeper"
 _GROUP_PROTOCOL: Final = "group protocol other than the classic one"
 
 UNSUPPORTED: Final = {
@@ -275,6 +269,7 @@ UNSUPPORTED: Final = {
     "ssl.": _TLS_AND_SASL,
     "telemetry.": "client telemetry",
     "transaction.": _TRANSACTIONS,
+    "zookeeper.": _ZOOKEEPER,
 }
 """How Kafka's other settings begin, or one whole name, and what Barnabas does not have."""
 

@@ -7,74 +7,30 @@ by its watches. `BrokerSettings` puts the layers together; `BrokerConfig` has th
 
 import logging
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from dataclasses import fields as fields_of_class
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final
 
 from barnabas.base.errors import InvalidSetting
 from barnabas.base.logs import fields
-from barnabas.base.settings import SettingValue
-from barnabas.broker.setting_table import BROKER_SETTINGS, PORT_MAX, SERVER_SETTINGS, HostAndPort, missing_feature
+from barnabas.broker.listener_settings import inter_broker_listener, listen_address, listener_specs
+from barnabas.broker.setting_table import BROKER_SETTINGS, SERVER_SETTINGS
 from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.zookeeper.zookeeper_options import TlsFiles, ZooKeeperOptions
 from barnabas.net.connection import ConnectionOptions
 from barnabas.net.server import ListenerSpec, ServerOptions
 from barnabas.net.stream import ListenAddress
-from barnabas.storage.setting_tables import LOG_SETTINGS, TOPIC_SETTINGS
+from barnabas.storage.setting_tables import LOG_SETTINGS
 from barnabas.storage.settings import LogConfig, LogManagerConfig, field_name
 
 logger = logging.getLogger(__name__)
 
-PLAINTEXT: Final = "PLAINTEXT"
 DEFAULT_NODE_ID: Final = 1
 
-_ADDRESS: Final = re.compile(r"(?P<name>[^:/]+)://(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:/]*)):(?P<port>\d{1,5})")
 CONNECTION_LIMITS: Final = frozenset({"max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides"})
 _NO_TEXTS: Final[Mapping[str, str]] = {}
-
-
-class Recognised(NamedTuple):
-    """A configuration file's settings: those to use, and lines about the others."""
-
-    texts: dict[str, str]
-    notes: list[str]
-
-
-def recognise(texts: Mapping[str, str]) -> Recognised:
-    """Parts the settings that exist here from those that are Kafka's alone, or nobody's. Values are not checked."""
-    known: dict[str, str] = {}
-    notes = []
-    for name, text in texts.items():
-        if name in SERVER_SETTINGS:
-            known[name] = text
-        elif (feature := missing_feature(name)) is not None:
-            notes.append(f"{name} has no effect: Barnabas has no {feature}")
-        else:
-            notes.append(f"{name} is not a setting and has no effect{_hint(name)}")
-    for listener in _controller_listeners(texts):
-        notes.append(f"the listener {listener} is ignored: Barnabas needs no connections between controllers")
-    return Recognised(known, notes)
-
-
-def _controller_listeners(texts: Mapping[str, str]) -> list[str]:
-    """The listeners of a controller that have an address."""
-    addresses = ",".join(texts.get(name, "") for name in ("listeners", "advertised.listeners")).upper().split(",")
-    named = {address.strip().partition("://")[0] for address in addresses}
-    names = [name.strip().upper() for name in texts.get("controller.listener.names", "").split(",")]
-    return [name for name in names if name in named and name]
-
-
-def _hint(name: str) -> str:
-    if name in TOPIC_SETTINGS and TOPIC_SETTINGS[name].synonyms:
-        return f"; it is a topic setting, and the default for all topics is {TOPIC_SETTINGS[name].synonyms[0].name}"
-    try:
-        SERVER_SETTINGS[name]
-    except InvalidSetting as error:
-        _, separator, hint = str(error).partition(";")
-        return separator + hint
-    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +38,11 @@ class BrokerConfig:
     """The broker's own settings. Fields are named like their settings, with underscores for dots."""
 
     node_id: int | None
+    broker_id_generation_enable: bool
+    reserved_broker_max_id: int
     broker_rack: str | None
     listeners: tuple[ListenerSpec, ...]
+    inter_broker_listener_name: str | None
     metrics_listen: ListenAddress | None
     socket_request_max_bytes: int
     queued_max_request_bytes: int
@@ -116,6 +75,16 @@ class BrokerConfig:
     offsets_commit_timeout_ms: int
     offsets_load_buffer_size: int
     offset_metadata_max_bytes: int
+    zookeeper_connect: str | None
+    zookeeper_session_timeout_ms: int
+    zookeeper_connection_timeout_ms: int | None
+    zookeeper_set_acl: bool
+    zookeeper_digest_identity: str | None = field(repr=False)
+    zookeeper_ssl_client_enable: bool
+    zookeeper_ssl_truststore_location: str | None
+    zookeeper_ssl_keystore_location: str | None
+    zookeeper_ssl_keystore_password: str | None = field(repr=False)
+    zookeeper_ssl_endpoint_identification_algorithm: str
 
     @classmethod
     def from_settings(cls, texts: Mapping[str, str]) -> "BrokerConfig":
@@ -125,8 +94,8 @@ class BrokerConfig:
         changes = {field_name(name): value for name, value in values.items()}
         plain = {field.name: changes[field.name] for field in fields_of_class(cls)}
         plain["node_id"] = _node_id(values["node.id"], values["broker.id"])
-        plain["listeners"] = _listener_specs(values)
-        plain["metrics_listen"] = _listen_address(values["metrics.listen"])
+        plain["listeners"] = listener_specs(values)
+        plain["metrics_listen"] = listen_address(values["metrics.listen"])
         plain["max_connections_per_ip_overrides"] = _limits(values["max.connections.per.ip.overrides"])
         config = cls(**plain)
         config._check_together()
@@ -148,6 +117,45 @@ class BrokerConfig:
                 f"group.min.session.timeout.ms={self.group_min_session_timeout_ms} must not be more than"
                 f" group.max.session.timeout.ms={self.group_max_session_timeout_ms}"
             )
+        inter_broker_listener(self.inter_broker_listener_name, self.listeners)
+        if self.zookeeper_options() is not None:
+            self._check_id_in_cluster()
+
+    def _check_id_in_cluster(self) -> None:
+        if not self.broker_id_generation_enable and self.node_id is None:
+            raise InvalidSetting("broker.id must be set when broker.id.generation.enable is false")
+        if self.broker_id_generation_enable and self.node_id is not None and self.node_id > self.reserved_broker_max_id:
+            raise InvalidSetting(
+                f"broker.id={self.node_id} must not be more than reserved.broker.max.id={self.reserved_broker_max_id}:"
+                " higher ids are generated"
+            )
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener through which the brokers of a cluster reach each other."""
+        return inter_broker_listener(self.inter_broker_listener_name, self.listeners)
+
+    def zookeeper_options(self) -> ZooKeeperOptions | None:
+        """None for a broker that keeps its metadata itself."""
+        if not self.zookeeper_connect:
+            return None
+        connection_timeout_ms = self.zookeeper_connection_timeout_ms
+        return replace(
+            ZooKeeperOptions.from_connect(self.zookeeper_connect),
+            session_timeout_ms=self.zookeeper_session_timeout_ms,
+            connection_timeout_ms=connection_timeout_ms or self.zookeeper_session_timeout_ms,
+            identity=self.zookeeper_digest_identity or None,
+            has_access_lists=self.zookeeper_set_acl,
+            tls=self._zookeeper_tls() if self.zookeeper_ssl_client_enable else None,
+        )
+
+    def _zookeeper_tls(self) -> TlsFiles:
+        return TlsFiles(
+            authorities=self.zookeeper_ssl_truststore_location or None,
+            certificate=self.zookeeper_ssl_keystore_location or None,
+            key_password=self.zookeeper_ssl_keystore_password or None,
+            is_host_name_checked=bool(self.zookeeper_ssl_endpoint_identification_algorithm),
+        )
 
     def server_options(self) -> ServerOptions:
         return ServerOptions(
@@ -275,81 +283,3 @@ def _node_id(node_id: int | None, broker_id: int) -> int | None:
 def _limits(text: str) -> dict[str, int]:
     pairs = [pair.strip().rpartition(":") for pair in text.split(",") if pair.strip()]
     return {address.strip(): int(number) for address, _, number in pairs}
-
-
-# -- listeners -----------------------------------------------------------------------------------------------------
-
-
-def _listen_address(text: str | None) -> ListenAddress | None:
-    address = None if text is None else HostAndPort.split(text)
-    return None if address is None else ListenAddress(*address)
-
-
-class _Address(NamedTuple):
-    host: str
-    port: int
-
-
-def _listener_specs(values: Mapping[str, SettingValue]) -> tuple[ListenerSpec, ...]:
-    controllers = {name.upper() for name in cast(tuple[str, ...], values["controller.listener.names"])}
-    bound = _addresses("listeners", cast(tuple[str, ...], values["listeners"]))
-    advertised = _addresses("advertised.listeners", cast(tuple[str, ...], values["advertised.listeners"] or ()))
-    advertised = {name: address for name, address in advertised.items() if name not in controllers}
-    served = {name: address for name, address in bound.items() if name not in controllers}
-    if not served:
-        raise InvalidSetting("listeners has no listener for clients")
-    for name in advertised:
-        if name not in served:
-            raise InvalidSetting(f"advertised.listeners names {name}, which listeners does not have")
-        if advertised[name].host in ("", "0.0.0.0", "::"):
-            raise InvalidSetting(f"advertised.listeners needs a host for {name} that clients can reach")
-    _check_protocols(served, str(values["listener.security.protocol.map"]))
-    _check_ports(served)
-    return tuple(
-        [
-            ListenerSpec(
-                name,
-                address.host,
-                address.port,
-                advertised[name].host if name in advertised else None,
-                advertised[name].port if name in advertised else None,
-            )
-            for name, address in served.items()
-        ]
-    )
-
-
-def _addresses(setting: str, texts: Iterable[str]) -> dict[str, _Address]:
-    addresses: dict[str, _Address] = {}
-    for text in texts:
-        match = _ADDRESS.fullmatch(text)
-        if match is None or int(match["port"]) > PORT_MAX:
-            raise InvalidSetting(f"{setting}={text} is not allowed; it must be NAME://HOST:PORT")
-        name = match["name"].upper()
-        if name in addresses:
-            raise InvalidSetting(f"{setting} has two addresses for the listener {name}")
-        addresses[name] = _Address(match["host"] if match["v6"] is None else match["v6"], int(match["port"]))
-    return addresses
-
-
-def _check_protocols(served: Iterable[str], protocol_map: str) -> None:
-    protocols = {}
-    for pair in protocol_map.split(","):
-        name, separator, protocol = pair.strip().partition(":")
-        if pair.strip() and not (separator and protocol.strip()):
-            raise InvalidSetting(f"listener.security.protocol.map={protocol_map} must be pairs NAME:PROTOCOL")
-        protocols[name.strip().upper()] = protocol.strip().upper()
-    for name in served:
-        protocol = protocols.get(name, "")
-        if not protocol:
-            raise InvalidSetting(f"listener {name} needs a protocol: add {name}:PLAINTEXT to the protocol map")
-        if protocol != PLAINTEXT:
-            raise InvalidSetting(f"listener {name} would need {protocol}; Barnabas serves {PLAINTEXT} only")
-
-
-def _check_ports(served: Mapping[str, _Address]) -> None:
-    names: dict[_Address, str] = {}
-    for name, address in served.items():
-        if address.port and address in names:
-            raise InvalidSetting(f"listeners {names[address]} and {name} have the same address")
-        names[address] = name

@@ -31,10 +31,11 @@ INTERRUPTED: Final = 130
 _STANDARD_ERROR: Final = 2
 COMMANDS: Final = {
     "up": "up",
+    "broker": "broker.broker_commands",
     "topic": "topic",
     "group": "group.group_commands",
     "config": "config",
-    "cluster": "cluster",
+    "cluster": "cluster.cluster_commands",
     "metadata": "metadata",
     "zookeeper": "zookeeper.zookeeper_commands",
     "log": "log.log_commands",

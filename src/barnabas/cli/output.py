@@ -17,6 +17,7 @@ from barnabas.storage.tools.findings import Finding, Severity
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
 
 _UNWRAPPED_WIDTH: Final = 10_000
@@ -116,6 +117,11 @@ def fits(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
 
 def say_table(columns: Sequence[str], rows: "Sequence[Sequence[str | Text]]") -> None:
+    """`make_table`, printed."""
+    console().print(make_table(columns, rows), soft_wrap=False)
+
+
+def make_table(columns: Sequence[str], rows: "Sequence[Sequence[str | Text]]") -> "Table":
     """Columns whose names end in a number sign hold numbers and are aligned to the right."""
     from rich.table import Table
 
@@ -125,7 +131,7 @@ def say_table(columns: Sequence[str], rows: "Sequence[Sequence[str | Text]]") ->
         table.add_column(name.rstrip("#"), justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    console().print(table, soft_wrap=False)
+    return table
 
 
 @contextmanager

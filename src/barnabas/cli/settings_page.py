@@ -15,10 +15,10 @@ _OPENING = """\
 
 This page is written by `python -m barnabas.cli.settings_page` from the tables in the code; do not edit it.
 
-Names and defaults are Apache Kafka 4.3's. A setting has one text form wherever it is given: in a properties
-file, after `--set` on a command line (`--set retention.ms=3600000`), or through a client. A wrong value is
-refused with the allowed values, a wrong name with the nearest right one. "At run time" says whether a setting can
-be changed without a restart: yes, no, or only for each broker by itself.
+Names and defaults are Apache Kafka 4.3's, and for a cluster on ZooKeeper, which 4.0 dropped, 3.9.1's. A setting has one
+text form wherever it is given: in a properties file, after `--set` on a command line (`--set retention.ms=3600000`), or
+through a client. A wrong value is refused with the allowed values, a wrong name with the nearest right one. "At run
+time" says whether a setting can be changed without a restart: yes, no, or only for each broker by itself.
 """
 
 _TOPIC_OPENING = """\

@@ -190,16 +190,15 @@ class Admin:
 
         async def attempt() -> list[LogDirectory]:
             node_ids = sorted(self._cluster.view.brokers)
-            replies = await asyncio.gather(
-                *(self._cluster.call(node_id, ApiKey.DESCRIBE_LOG_DIRS, {"topics": None}) for node_id in node_ids)
-            )
-            return [
-                _log_directory(node_id, result)
-                for node_id, reply in zip(node_ids, replies, strict=True)
-                for result in reply.results
-            ]
+            found = await asyncio.gather(*(self.log_directories_of(node_id) for node_id in node_ids))
+            return [directory for directories in found for directory in directories]
 
         return await self._cluster.retry("the log directories could not be described", attempt)
+
+    async def log_directories_of(self, node_id: int) -> list[LogDirectory]:
+        """Of one broker, which is asked once."""
+        reply = await self._cluster.call(node_id, ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})
+        return [_log_directory(node_id, result) for result in reply.results]
 
     @property
     def _timeout_ms(self) -> int:

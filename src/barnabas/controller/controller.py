@@ -14,10 +14,11 @@ Every write checks the controller's epoch. When another broker was elected, or t
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import Final
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.ids import TopicPartition
 from barnabas.controller.elections import Elections
 from barnabas.controller.history import ImageHistory
@@ -39,6 +40,8 @@ from barnabas.metadata.znodes import BROKER_IDS
 
 logger = logging.getLogger(__name__)
 
+_RETRY_SECONDS: Final = 5.0
+
 
 class Controller:
     """Owner: the event loop of the broker that is the controller."""
@@ -46,7 +49,7 @@ class Controller:
     def __init__(self, controllership: Controllership, history: ImageHistory, random: Random) -> None:
         self.controllership = controllership
         self.history = history
-        self.topics = TopicWriter(controllership, random)
+        self.topics = TopicWriter(controllership, random, lambda: history.image)
         self.is_whole = asyncio.Event()
         """Set when the tree was read: the image has everything that was ever acknowledged."""
         self._elections = Elections(controllership)
@@ -55,6 +58,9 @@ class Controller:
         self._is_unfinished = True
         """Whether topics may be half created or deleted, since the last controller died."""
         self._is_due = asyncio.Event()
+        self.problem: BarnabasError | None = None
+        """Why leaders are not elected now; tried again."""
+        self.on_problem: Callable[[BarnabasError], None] = lambda problem: None
 
     async def run(self) -> None:
         """Until another broker is the controller, or the session is lost."""
@@ -82,7 +88,10 @@ class Controller:
         names = await self.controllership.store.children(BROKER_IDS)
         gone = [broker for broker in self.history.image.brokers if str(broker) not in names]
         self._publish([BrokerRemoved(broker) for broker in gone])
-        await self._hold_elections()
+        try:
+            await self._hold_elections()
+        except DiskFailed as error:
+            self._say(error)
 
     def _publish(self, changes: Sequence[Change]) -> None:
         """The image is the next one now; what follows from it is decided soon."""
@@ -113,8 +122,16 @@ class Controller:
                 if self._is_unfinished:
                     await self.topics.finish_interrupted(self.history.image)
                     self._is_unfinished = False
-            except SessionLost as error:  # what is due is tried again when it is connected
-                logger.warning("leaders are not elected until the metadata store is back: %s", error)
+                self.problem = None
+            except (SessionLost, DiskFailed) as error:  # what is due is tried again when it is connected
+                self._say(error)
+                asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._is_due.set)
+
+    def _say(self, problem: BarnabasError) -> None:
+        if self.problem is None:
+            logger.warning("leaders are not elected until the metadata can be written: %s", problem)
+        self.problem = problem
+        self.on_problem(problem)
 
     async def _hold_elections(self) -> None:
         """What is due stays due until it is written."""

@@ -32,7 +32,7 @@ class Place(NamedTuple):
 
 
 NOWHERE: Final = Place(-1, -1)
-"""Of a broker that has no image."""
+"""Of a broker that has no image, or has read one from the store: nobody's changes lead on from there."""
 
 
 class _Step(NamedTuple):
@@ -104,6 +104,8 @@ class ImageHistory:
 
     def since(self, place: Place) -> Sequence[Change] | None:
         """Everything behind a place, in order; None when only the whole image helps."""
+        if place == NOWHERE:
+            return None
         if place == self.place:
             return ()
         changes: list[tuple[Change, ...]] = []

@@ -20,6 +20,7 @@ from barnabas.controller.history import Place
 from barnabas.controller.image_message import values_of, whole_values_of
 from barnabas.metadata.image import ClusterImage
 from barnabas.wire.image_messages import FETCH_IMAGE_RESPONSES
+from barnabas.wire.steps import finish_in_turns
 from barnabas.wire.values import write_values_in_steps
 
 _KEPT_MAX: Final = 64
@@ -40,10 +41,12 @@ class ImageAnswers:
         self._history = controller.history
         self._kept: dict[_Key, asyncio.Task[bytes]] = {}
         self._changed = asyncio.Event()
+        self._is_closed = False
         self._history.subscribe(self._image_changed)
 
     def close(self) -> None:
         """Who waits is answered with what there is."""
+        self._is_closed = True
         self._history.unsubscribe(self._image_changed)
         self._image_changed(self._history.image, self._history.image)
 
@@ -66,15 +69,18 @@ class ImageAnswers:
         return await asyncio.shield(encoding)  # others may wait for it, too
 
     async def _until_there_is_something(self, since: Place) -> None:
-        while True:
+        is_whole = self._controller.is_whole
+        while not self._is_closed:
             changed = self._changed
             changes = self._history.since(since)
             if changes is None:
-                await self._controller.is_whole.wait()
+                if is_whole.is_set():
+                    return
+                await _first_of(changed, is_whole)
+            elif changes or self._history.place != since:
                 return
-            if changes or self._history.place != since:
-                return
-            await changed.wait()
+            else:
+                await changed.wait()
 
     def _image_changed(self, old: ClusterImage, new: ClusterImage) -> None:
         self._kept.clear()
@@ -90,12 +96,13 @@ class ImageAnswers:
             "is_whole": is_whole,
         }
         steps = write_values_in_steps(FETCH_IMAGE_RESPONSES[version], values)
-        count = 0
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return bytes(end.value)
-            count += 1
-            if count % _STEPS_TOGETHER == 0:
-                await asyncio.sleep(0)
+        return bytes(await finish_in_turns(steps, _STEPS_TOGETHER))
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()

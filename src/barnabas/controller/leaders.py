@@ -68,12 +68,4 @@ def next_state(
 
 def _is_granted(partition: Partition, registered: Mapping[int, RegisteredBroker]) -> bool:
     broker = registered.get(partition.leader)
-    return broker is not None and is_grant_to(partition, broker.id, broker.epoch)
-
-
-def is_grant_to(partition: Partition, broker_id: int, broker_epoch: int) -> bool:
-    """Whether this registration of the broker may lead the partition."""
-    if partition.leader != broker_id or broker_id not in partition.isr:
-        return False
-    place = partition.isr.index(broker_id)
-    return place < len(partition.isr_epochs) and partition.isr_epochs[place] == broker_epoch
+    return broker is not None and partition.is_granted_to(broker.id, broker.epoch)

@@ -108,6 +108,13 @@ class Partition:
     def with_state(self, state: PartitionState | None, version: int = -1) -> "Partition":
         return Partition.of(self.index, self, state, version)
 
+    def is_granted_to(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether this registration of the broker may lead it: a leadership ends with the registration."""
+        if self.leader != broker_id or broker_id not in self.isr:
+            return False
+        place = self.isr.index(broker_id)
+        return place < len(self.isr_epochs) and self.isr_epochs[place] == broker_epoch
+
     def led_by(self, leader: int, controller_epoch: int, isr_epochs: tuple[int, ...]) -> PartitionState:
         """The state of its next leadership."""
         return PartitionState(

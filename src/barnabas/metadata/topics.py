@@ -17,7 +17,7 @@ Mistakes of the caller raise `KafkaError`. The caller checks configs before pass
 
 import asyncio
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 from uuid import UUID
@@ -57,8 +57,15 @@ class TopicPlan:
 
 
 class TopicWriter:
-    def __init__(self, controllership: Controllership, source: random.Random) -> None:
+    def __init__(
+        self,
+        controllership: Controllership,
+        source: random.Random,
+        current_image: Callable[[], ClusterImage] = ClusterImage,
+    ) -> None:
+        """`current_image` tells by which registrations the replicas of a new partition are in sync."""
         self._controllership = controllership
+        self._current_image = current_image
         self._store: MetadataStore = controllership.store
         self._random = source
         self._alike: tuple[ClusterImage, dict[str, str]] = ClusterImage(), {}
@@ -258,7 +265,9 @@ class TopicWriter:
             yield operations
 
     def _new_state(self, replicas: Replicas) -> PartitionState:
-        return PartitionState(replicas[0], 0, replicas, self._controllership.epoch)
+        brokers = self._current_image().brokers
+        epochs = tuple([brokers[one].epoch for one in replicas]) if all(one in brokers for one in replicas) else ()
+        return PartitionState(replicas[0], 0, replicas, self._controllership.epoch, isr_epochs=epochs)
 
 
 def alike_name(name: str) -> str:

@@ -11,7 +11,9 @@ metadata store's watches, alone and in a cluster alike. A new one is followed in
 The second step works for the image that it was begun with, while newer ones come: a log that it has made is led only
 if, and as, the newest image says so. What handlers find here is always served; what is on its way is not there yet.
 
-A leadership that was resigned (`resign_all`) is not taken again: only a later epoch is another one.
+A leadership is a grant of the controller to one registration of this broker (`registered`). One that was resigned
+(`resign_all`) is not taken again: only a later epoch is another one. While the controller cannot write grants down, the
+only replica of a partition may be read in the epoch of its last one (`serve_ungranted`): nobody else can lead it.
 
 A log is a partition's by its topic id, never by its name alone: a topic may have been deleted and made again. Files are
 removed only when the metadata says that the topic was deleted; those of a topic that is merely not there are kept.
@@ -96,8 +98,10 @@ class Replicas:
         """What `find` was asked for since something changed: the usual case in one look."""
         self._resigned: dict[tuple[str, int], LeaderEpoch] = {}
         """Up to which epoch leadership is not taken any more."""
-        self._appends_refused: tuple[dict[tuple[str, int], LeaderEpoch], BarnabasError] | None = None
-        """Up to which epoch partitions are only read, and why."""
+        self._broker_epoch: int | None = None
+        """Of the registration that there is now."""
+        self._ungranted: BarnabasError | None = None
+        """Why partitions that only this broker has are read without a grant."""
         self._wanted: asyncio.Queue[ClusterImage] = asyncio.Queue()
         self._applied = asyncio.Condition()
         self.image = ClusterImage()
@@ -145,6 +149,10 @@ class Replicas:
             return KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has resigned the leadership of {name}-{index}"
             )
+        if not self._may_serve(known):
+            return KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the leadership of {name}-{index} is not granted to this broker yet"
+            )
         if (name, index) in self._truncating:
             return KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name}-{index} has no leader yet: its log is being truncated"
@@ -189,6 +197,11 @@ class Replicas:
         """Waits until an image is served that the predicate holds for."""
         async with self._applied:
             await self._applied.wait_for(lambda: predicate(self.image))
+
+    @property
+    def coming(self) -> ClusterImage:
+        """The newest image, which is being brought about; mostly the one that is served."""
+        return self._coming
 
     async def apply(self, image: ClusterImage) -> None:
         """Follows the image, and returns when it is served."""
@@ -261,13 +274,43 @@ class Replicas:
         A broker does this before it registers again, and when it stops.
         """
         self._resigned.update(self._led_epochs(self._coming))
+        self._broker_epoch = self._ungranted = None
         for name in tuple(self._partitions):
             self._stop_serving(name)
         self._unserved.clear()
 
-    def refuse_appends(self, image: ClusterImage, reason: BarnabasError) -> None:
-        """In the epochs of this image partitions are only read, because they are those of an earlier start."""
-        self._appends_refused = self._led_epochs(image), reason
+    def registered(self, broker_epoch: int) -> None:
+        """Leaderships are those of this registration from now on."""
+        self._broker_epoch = broker_epoch
+        self._lead_all()
+
+    def serve_ungranted(self, reason: BarnabasError) -> None:
+        """The controller cannot write grants down: what only this broker has is read meanwhile."""
+        self._ungranted = reason
+        self._lead_all()
+
+    def is_granted_all(self, image: ClusterImage) -> bool:
+        """Whether every partition that this broker leads by the image is granted to its registration."""
+        return all(
+            self._is_granted(one)
+            for topic in image.topics.values()
+            for one in topic.partitions
+            if one.leader == self._broker_id
+        )
+
+    def _lead_all(self) -> None:
+        if self._is_started:
+            for topic in self._coming.topics.values():
+                for one in topic.partitions:
+                    if one.leader == self._broker_id:
+                        self._lead(topic, one)
+
+    def _is_granted(self, one: PartitionImage) -> bool:
+        return self._broker_epoch is not None and one.is_granted_to(self._broker_id, self._broker_epoch)
+
+    def _may_serve(self, one: PartitionImage) -> bool:
+        is_alone = one.leader == self._broker_id and one.replicas == (self._broker_id,)
+        return self._is_granted(one) or (is_alone and self._ungranted is not None)
 
     def _led_epochs(self, image: ClusterImage) -> dict[tuple[str, int], LeaderEpoch]:
         return {
@@ -401,8 +444,8 @@ class Replicas:
         name = TopicPartition(topic.name, one.index)
         log = self._log_of(name, topic.id)
         is_leader = (
-            one.leader == self._broker_id
-            and one.leader_epoch != NO_EPOCH
+            one.leader_epoch != NO_EPOCH
+            and self._may_serve(one)
             and one.leader_epoch > self._resigned.get(name, NO_EPOCH)
         )
         if log is None and is_leader:
@@ -418,10 +461,10 @@ class Replicas:
         if log is None or not is_leader:
             return
         if partition is None:
-            partition = self._begin_serving(topic, name, log, one.leader_epoch)
+            partition = self._begin_serving(topic, name, log, one)
         partition.lead(one.leader, one.leader_epoch, one.isr, one.replicas, one.partition_epoch)
 
-    def _begin_serving(self, topic: Topic, name: TopicPartition, log: Log, epoch: LeaderEpoch) -> Partition:
+    def _begin_serving(self, topic: Topic, name: TopicPartition, log: Log, one: PartitionImage) -> Partition:
         log.traffic = self.traffic.setdefault(topic.name, log.traffic)
         partition = self._partitions[name] = Partition(
             name,
@@ -432,10 +475,8 @@ class Replicas:
             flush=self._flush,
             on_failure=self._on_failure,
         )
-        if self._appends_refused is not None:
-            epochs, reason = self._appends_refused
-            if epoch <= epochs.get(name, NO_EPOCH):
-                partition.refuse_appends(reason)
+        if self._ungranted is not None and not self._is_granted(one):
+            partition.refuse_appends(self._ungranted)
         return partition
 
     def _has_log(self, name: TopicPartition, topic_id: UUID) -> bool:

@@ -15,8 +15,8 @@ async def create_topic(broker: app.Broker, name: str, partitions: int, configs: 
     """Returns when the topic is served."""
     services = broker.services
     LogConfig().with_topic_settings(configs)
-    plan = services.topics.plan(services.image, name, partitions, 1, configs)
-    await services.topics.create(plan)
+    plan = services.controller.topics.plan(services.image, name, partitions, 1, configs)
+    await services.controller.topics.create(plan)
     await services.until_served(lambda image: plan.assignment.topic_id in image.topics_by_id)
 
 
@@ -24,7 +24,7 @@ async def delete_topics(broker: app.Broker, names: list[str]) -> None:
     """Returns when none of them is served any more."""
     services = broker.services
     for name in names:
-        await services.topics.delete(name)
+        await services.controller.topics.delete(name)
     await services.until_served(lambda image: not any(name in image.topics for name in names))
 
 

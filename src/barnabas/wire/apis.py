@@ -5,6 +5,8 @@ Kafka's own tables. An API without a row is neither advertised nor answered.
 
 - From `flexible_from` on, a version is *flexible*: compact lengths, tagged fields, request header 2, response header 1.
 - The response header of ApiVersions is always version 0, because the client does not yet know what the broker speaks.
+- Two APIs are for brokers among themselves (`BROKER_APIS`): served on the same terms, but not advertised. Envelope is
+  Kafka's, FetchImage our own (`barnabas.wire.image_messages`).
 - Produce is *advertised* from version 0 but served from 3 (KAFKA-18659): librdkafka before 2.11 takes a broker without
   Produce 0 for one that cannot read compressed batches, and silently sends them plain.
 """
@@ -45,11 +47,13 @@ class ApiKey(IntEnum):
     DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
     OFFSET_DELETE = 47
+    ENVELOPE = 58
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     CONSUMER_GROUP_HEARTBEAT = 68
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    FETCH_IMAGE = 10_001
 
 
 class Api(NamedTuple):
@@ -119,5 +123,13 @@ _ROWS: Final = (
     _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", (0, 0), flexible_from=0),
 )
 
+_BROKER_ROWS: Final = (
+    _api(ApiKey.ENVELOPE, "Envelope", (0, 0), flexible_from=0),
+    _api(ApiKey.FETCH_IMAGE, "FetchImage", (0, 1), flexible_from=0),
+)
+
 APIS: Final[dict[int, Api]] = {api.key.value: api for api in _ROWS}
-"""The rows by API key. A key that is not here is not served."""
+"""The rows by API key: what is advertised."""
+BROKER_APIS: Final[dict[int, Api]] = {api.key.value: api for api in _BROKER_ROWS}
+ALL_APIS: Final = APIS | BROKER_APIS
+"""A key that is not here is not served."""

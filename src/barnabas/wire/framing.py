@@ -15,7 +15,7 @@ pieces that are sent one after the other: the sender puts `response_start` or `r
 from struct import Struct
 from typing import Final, NamedTuple
 
-from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.apis import ALL_APIS, ApiKey
 from barnabas.wire.errors import MalformedRequest, MalformedResponse, UnservedRequest
 from barnabas.wire.primitives import INT32, NO_TAGGED_FIELDS, UNREADABLE, nullable_string, skip_tagged_fields
 
@@ -54,7 +54,7 @@ def parse_request_header(frame: memoryview) -> RequestHeader:
     """
     try:
         api_key, version, correlation_id, client_id_bytes = _REQUEST_START.unpack_from(frame)
-        api = APIS.get(api_key)
+        api = ALL_APIS.get(api_key)
         if api is None or not (api.version_min <= version <= api.version_max or api_key == ApiKey.API_VERSIONS):
             raise UnservedRequest(api_key, version)
         position = _REQUEST_START.size
@@ -73,7 +73,8 @@ def parse_request_header(frame: memoryview) -> RequestHeader:
 
 def response_start(api_key: int, version: int, correlation_id: int, body_bytes: int) -> bytes:
     """Length prefix and header, for a body of `body_bytes`."""
-    if version < APIS[api_key].flexible_from or api_key == ApiKey.API_VERSIONS:  # `response_header_version`, in place
+    # `response_header_version`, in place
+    if version < ALL_APIS[api_key].flexible_from or api_key == ApiKey.API_VERSIONS:
         return _RESPONSE_START.pack(4 + body_bytes, correlation_id)
     return _RESPONSE_START_TAGGED.pack(5 + body_bytes, correlation_id, 0)
 
@@ -84,7 +85,7 @@ def response_start(api_key: int, version: int, correlation_id: int, body_bytes: 
 def request_start(api_key: int, version: int, correlation_id: int, client_id: str | None, body_bytes: int) -> bytes:
     """Length prefix and header, for a body of `body_bytes`."""
     tail = nullable_string(client_id, is_compact=False)
-    if APIS[api_key].is_flexible(version):
+    if ALL_APIS[api_key].is_flexible(version):
         tail += NO_TAGGED_FIELDS
     return _REQUEST_PREFIX.pack(8 + len(tail) + body_bytes, api_key, version, correlation_id) + tail
 
@@ -103,7 +104,7 @@ def parse_response_header(api_key: int, version: int, frame: memoryview) -> Resp
     correlation_id = correlation_id_of(frame)
     position = INT32.size
     try:
-        if APIS[api_key].response_header_version(version) == 1:
+        if ALL_APIS[api_key].response_header_version(version) == 1:
             position = skip_tagged_fields(frame, position)
     except UNREADABLE as problem:
         raise MalformedResponse(f"response header: {problem}") from None

@@ -25,8 +25,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from kio.serial import entity_writer
 
-from barnabas.wire.apis import APIS
+from barnabas.wire.apis import ALL_APIS, ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError, MalformedRequest, MalformedResponse
+from barnabas.wire.image_messages import FETCH_IMAGE_REQUESTS, FETCH_IMAGE_RESPONSES
 from barnabas.wire.primitives import TEXT_BYTES_MAX, UNREADABLE
 from barnabas.wire.reader import Allowance, message_reader, message_steps
 from barnabas.wire.steps import Steps, finish
@@ -40,6 +41,9 @@ Schema: TypeAlias = Any
 REQUEST_ELEMENTS_MAX: Final = 50_000
 """Of all arrays of a request together. No client sends this many; without a bound the few bytes that each element takes
 on the wire would become gigabytes of objects."""
+
+_RESPONSE_ELEMENTS_MAX: Final = 2**31
+"""A broker believes another one."""
 
 _View = TypeVar("_View")
 
@@ -67,6 +71,16 @@ def _decode_request(api_key: int, version: int, body: Buffer, view: Any) -> Step
         message, _ = yield from message_steps(schema, view)(body, 0, Allowance(REQUEST_ELEMENTS_MAX))
     except (*UNREADABLE, OverflowError) as problem:
         raise MalformedRequest(f"{schema.__name__} version {version}: {problem}") from None
+    return message
+
+
+def decode_response_in_steps(api_key: int, version: int, body: Buffer) -> Steps[Message]:
+    """The response at last, with a pause after every few elements of it: for one that may be long."""
+    schema = response_schema(api_key, version)
+    try:
+        message, _ = yield from message_steps(schema, None)(body, 0, Allowance(_RESPONSE_ELEMENTS_MAX))
+    except (*UNREADABLE, OverflowError) as problem:
+        raise MalformedResponse(f"{schema.__name__} version {version}: {problem}") from None
     return message
 
 
@@ -105,7 +119,7 @@ def write_request(api_key: int, version: int, values: Values) -> bytes:
     if encoded.has_cut_text:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"{APIS[api_key].name}: a text of more than {TEXT_BYTES_MAX} bytes cannot be sent",
+            f"{ALL_APIS[api_key].name}: a text of more than {TEXT_BYTES_MAX} bytes cannot be sent",
         )
     return bytes(encoded)
 
@@ -123,8 +137,10 @@ def response_schema(api_key: int, version: int) -> Schema:
 
 
 def _schema(api_key: int, version: int, kind: str) -> Schema:
-    api = APIS[api_key]
+    api = ALL_APIS[api_key]
     assert api.serves(version), f"{api.name} version {version} is not served"
+    if api_key == ApiKey.FETCH_IMAGE:
+        return (FETCH_IMAGE_REQUESTS if kind == "Request" else FETCH_IMAGE_RESPONSES)[version]
     package = _CAPITAL.sub("_", api.name).lower()
     return getattr(import_module(f"kio.schema.{package}.v{version}"), api.name + kind)
 

@@ -312,3 +312,20 @@ class DeleteAclsFilter(NamedTuple):
 
 class DeleteAclsRequest(NamedTuple):
     filters: Sequence[DeleteAclsFilter]
+
+
+# -- between brokers -------------------------------------------------------------------------------------------------
+
+
+class EnvelopeRequest(NamedTuple):
+    request_data: bytes
+    request_principal: bytes | None
+    client_host_address: bytes
+
+
+class FetchImageRequest(NamedTuple):
+    broker_id: int
+    broker_epoch: int
+    controller_epoch: int
+    position: int
+    max_wait_ms: int

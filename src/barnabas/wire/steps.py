@@ -4,6 +4,7 @@ Messages are read and written this way, because a request or an answer may be lo
 takes all steps at once.
 """
 
+import asyncio
 from collections.abc import Generator
 from typing import TypeAlias, TypeVar
 
@@ -32,3 +33,17 @@ def finish(steps: Steps[_Result]) -> _Result:
         except StopIteration as end:
             result: _Result = end.value
             return result
+
+
+async def finish_in_turns(steps: Steps[_Result], together: int) -> _Result:
+    """Takes `together` steps in each turn of the event loop."""
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
+        count += 1
+        if count % together == 0:
+            await asyncio.sleep(0)

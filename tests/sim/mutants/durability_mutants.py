@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from barnabas.broker import assembly
+from barnabas.metadata.image import Partition as PartitionImage
 from barnabas.replication.log_starts import LogStarts
 from barnabas.replication.partition import Partition
 from barnabas.sim.histories.plan import Plan
@@ -193,16 +193,16 @@ def _(original: Any) -> Any:
 @mutants.plant(
     "epochs-not-raised-at-restart",
     "A broker that starts again leads its partitions in the epochs that it had before.",
-    assembly,
-    "raise_leader_epochs",
+    PartitionImage,
+    "is_granted_to",
     checkers=("epoch contents",),
     telling=loses_power,
 )
 def _(original: Any) -> Any:
-    async def raise_leader_epochs(*arguments: Any) -> None:
-        pass
+    def is_granted_to(self: PartitionImage, broker_id: int, broker_epoch: int) -> bool:
+        return self.leader == broker_id
 
-    return raise_leader_epochs
+    return is_granted_to
 
 
 @mutants.plant(

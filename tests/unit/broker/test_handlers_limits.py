@@ -168,7 +168,7 @@ def test_value_that_an_earlier_broker_took_is_told_as_far_as_it_fits_after_a_res
         async with served_broker(tmp_path, table=table) as broker:
             await broker.create("orders")
             services = broker.broker.services
-            await update_topic_configs(services.controllership, "orders", lambda before: {THROTTLED: long})
+            await update_topic_configs(services.controller.controllership, "orders", lambda before: {THROTTLED: long})
             await broker.broker.replicas.wait_for(lambda image: bool(image.configs_of_topic("orders")))
             await check(broker)
         async with served_broker(tmp_path, table=table) as broker:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from barnabas.base.errors import DiskFailed, DiskFull
-from barnabas.broker import assembly
 from barnabas.broker.health import BrokerState
+from barnabas.controller import controller
 from barnabas.metadata import embedded
 from barnabas.metadata.znodes_admin import delete_topic_path
 from barnabas.wire.apis import ApiKey
@@ -54,7 +54,7 @@ def test_lost_store_makes_the_broker_unavailable_and_its_clients_ask_again(
             assert broker.log("orders").high_watermark == 1
 
             table.error = None
-            retrying = broker.broker.running.cluster.metadata._retrying
+            retrying = broker.broker.running.cluster.metadata._metadata._retrying
             assert retrying is not None
             async with asyncio.timeout(120):
                 await retrying
@@ -85,7 +85,7 @@ def test_broker_starts_on_a_full_disk_and_waits_for_space(tmp_path: Path, monkey
             assert health.state is BrokerState.READY
             assert health.problems == ("the metadata store: cannot write barnabas-metadata.db: no space",)
             table.error = None
-            retrying = broker.broker.running.cluster.metadata._retrying
+            retrying = broker.broker.running.cluster.metadata._metadata._retrying
             assert retrying is not None
             async with asyncio.timeout(120):
                 await retrying
@@ -97,19 +97,19 @@ def test_broker_starts_on_a_full_disk_and_waits_for_space(tmp_path: Path, monkey
 
 def test_topic_that_a_crash_left_half_deleted_waits_for_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "_RETRY_SECONDS_MIN", 0.01)
-    monkeypatch.setattr(assembly, "FINISHING_SECONDS", 0.01)
+    monkeypatch.setattr(controller, "_RETRY_SECONDS", 0.01)
     table = RefusingTable()
 
     async def main() -> None:
         async with served_broker(tmp_path, table=table) as broker:
             await broker.create("doomed")
             await broker.create("orders")
-            await broker.broker.services.controllership.store.create(delete_topic_path("doomed"))
+            await broker.broker.running.cluster.membership.store.create(delete_topic_path("doomed"))
         table.error = FULL
         async with served_broker(tmp_path, table=table) as broker:
             assert set(broker.broker.replicas.image.topics) == {"orders"}
             is_deleted = asyncio.Event()
-            store = broker.broker.services.controllership.store
+            store = broker.broker.running.cluster.membership.store
             assert await store.exists(delete_topic_path("doomed"), lambda event: is_deleted.set())
             table.error = None
             async with asyncio.timeout(120):

@@ -5,9 +5,11 @@ from dataclasses import fields
 import pytest
 
 from barnabas.base.errors import InvalidSetting
+from barnabas.broker.recognised_settings import recognise
 from barnabas.broker.setting_table import BROKER_SETTINGS
-from barnabas.broker.settings import BrokerConfig, BrokerSettings, recognise
+from barnabas.broker.settings import BrokerConfig, BrokerSettings
 from barnabas.metadata.image import BrokerConfigsChanged, ClusterImage, TopicConfigsChanged
+from barnabas.metadata.zookeeper.zookeeper_options import TlsFiles, ZooKeeperOptions
 from barnabas.net.server import ListenerSpec
 
 KAFKAS_OWN_FILE = {
@@ -50,8 +52,7 @@ WITHOUT_A_FIELD = {
     "broker.id",  # Kafka's old name of node.id
     "advertised.listeners",  # these two are parts of `listeners`
     "listener.security.protocol.map",
-    "inter.broker.listener.name",  # the rest is accepted for the sake of Kafka's files
-    "controller.listener.names",
+    "controller.listener.names",  # the rest is accepted for the sake of Kafka's files
     "process.roles",
     "num.io.threads",
     "num.network.threads",
@@ -127,6 +128,13 @@ def test_broker_without_settings_has_kafkas_defaults() -> None:
             },
             "same address",
         ),
+        ({"inter.broker.listener.name": "OTHER"}, r"OTHER is none of the listeners \(PLAINTEXT\)"),
+        ({"zookeeper.connect": "host:70000"}, "no address of a ZooKeeper server"),
+        ({"zookeeper.connect": "host", "zookeeper.set.acl": "true"}, "need an identity"),
+        ({"zookeeper.connect": "host", "zookeeper.digest.identity": "s3cret"}, "must be USER:PASSWORD"),
+        ({"zookeeper.ssl.endpoint.identification.algorithm": "HTPS"}, r"one of HTTPS \(may be empty\)"),
+        ({"zookeeper.connect": "host", "broker.id": "1001"}, "must not be more than reserved.broker.max.id=1000"),
+        ({"zookeeper.connect": "host", "broker.id.generation.enable": "false"}, "broker.id must be set"),
     ],
 )
 def test_wrong_setting_is_refused_with_the_reason(texts: dict[str, str], reason: str) -> None:
@@ -147,6 +155,59 @@ def test_listeners_of_both_address_families_and_names_are_read() -> None:
         ListenerSpec("INSIDE", "::1", 9092),
         ListenerSpec("OUTSIDE", "127.0.0.1", 0, "klamm", 19092),
     )
+
+
+def test_brokers_reach_each_other_through_the_first_listener_or_the_named_one() -> None:
+    texts = {
+        "listeners": "OUTSIDE://:9092,INSIDE://:9093",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+    }
+
+    assert BrokerSettings(texts).config.inter_broker_listener == "OUTSIDE"
+    assert BrokerSettings({**texts, "inter.broker.listener.name": "inside"}).config.inter_broker_listener == "INSIDE"
+
+
+def test_broker_without_zookeeper_is_alone() -> None:
+    assert BrokerSettings().config.zookeeper_options() is None
+    assert BrokerSettings({"zookeeper.connect": " ", "broker.id": "1001"}).config.zookeeper_options() is None
+
+
+def test_zookeeper_has_kafkas_defaults() -> None:
+    options = BrokerSettings({"zookeeper.connect": "a:2181,b:2181/kafka"}).config.zookeeper_options()
+
+    assert options == ZooKeeperOptions(
+        "a:2181,b:2181", "/kafka", session_timeout_ms=18_000, connection_timeout_ms=18_000
+    )
+
+
+def test_zookeeper_options_take_identity_and_files_and_secrets_are_not_shown() -> None:
+    config = BrokerSettings(
+        {
+            "zookeeper.connect": "a",
+            "zookeeper.connection.timeout.ms": "5",
+            "zookeeper.set.acl": "true",
+            "zookeeper.digest.identity": "barnabas:s3cret",
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.ssl.truststore.location": "/authorities.pem",
+            "zookeeper.ssl.keystore.location": "/broker.pem",
+            "zookeeper.ssl.keystore.password": "s3cret",
+            "zookeeper.ssl.endpoint.identification.algorithm": "",
+        }
+    ).config
+    options = config.zookeeper_options()
+
+    assert options is not None
+    assert (options.connection_timeout_ms, options.identity, options.has_access_lists) == (5, "barnabas:s3cret", True)
+    assert options.tls == TlsFiles("/authorities.pem", "/broker.pem", None, "s3cret", is_host_name_checked=False)
+    assert "s3cret" not in repr(config)
+
+
+def test_settings_of_a_kafka_on_zookeeper_that_have_no_effect_are_said() -> None:
+    socket_class = {"zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty"}
+    texts, notes = recognise({"zookeeper.connect": "a", **socket_class})
+
+    assert texts == {"zookeeper.connect": "a"}
+    assert notes == ["zookeeper.clientCnxnSocket has no effect: Barnabas has no other ways to reach ZooKeeper"]
 
 
 def test_server_options_take_the_limits() -> None:

@@ -1,6 +1,8 @@
 """What the tests of the commands share."""
 
+import logging
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,5 +16,11 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _keep_excepthook(monkeypatch: pytest.MonkeyPatch) -> None:
+def _restored_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a command changes for its whole process is put back."""
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)

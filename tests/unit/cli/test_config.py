@@ -42,8 +42,8 @@ def locked_out(tmp_path: Path) -> Path:
 
     async def lock(broker: Broker) -> None:
         services = broker.services
-        controllership, broker_id = services.controllership, broker.node_id
-        await services.topics.create(services.topics.plan(services.image, "orders", 1, 1))
+        controllership, broker_id = services.controller.controllership, broker.node_id
+        await services.controller.topics.create(services.controller.topics.plan(services.image, "orders", 1, 1))
         await update_topic_configs(controllership, "orders", lambda _: {"retention.ms": "5000"})
         await update_broker_configs(controllership, None, lambda _: {"max.connections": "0"})
         await update_broker_configs(

@@ -24,7 +24,7 @@ from barnabas.cli.group.group_view import (
     summary,
     view_fields,
 )
-from barnabas.cli.group.group_watch import drawn
+from barnabas.cli.group.group_watch import GroupLook
 from barnabas.cli.remote import CommandFailed
 from barnabas.client.group.consumer_protocol import MemberSubscription
 from barnabas.client.group.group_admin import GroupDescription, GroupMember
@@ -290,8 +290,8 @@ def test_watched_group_is_drawn_as_a_table() -> None:
     seen = view(member("w-1", ORDERS), member("w-2"), lags=(BEHIND, UNREAD))
     page = io.StringIO()
     console = Console(file=page, width=120)
-    console.print(drawn("billing", seen, NOW_MS))
-    console.print(drawn("billing", None, NOW_MS))
+    console.print(GroupLook("billing", seen, NOW_MS).drawn())
+    console.print(GroupLook("billing", None, NOW_MS).drawn())
     lines = [" ".join(line.split()) for line in page.getvalue().splitlines()]
     assert lines[1] == "topic partition committed end lag behind member"
     assert lines[2] == "orders 0 4 10 6 42 s w-1-7f3a"

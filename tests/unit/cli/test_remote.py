@@ -19,6 +19,7 @@ COMMANDS = [
     ["config", "set", "--topic", "orders", "retention.ms=1"],
     ["config", "unset", "--topic", "orders", "retention.ms"],
     ["cluster", "describe"],
+    ["cluster", "watch"],
     ["consume", "orders"],
     ["produce", "orders", "/dev/null"],
 ]

@@ -18,7 +18,8 @@ import pytest
 from barnabas.base.clock import ManualClock
 from barnabas.base.errors import InvalidSetting
 from barnabas.cli import main
-from barnabas.cli.up import RecoveryProgress, make_settings, with_metrics
+from barnabas.cli.broker.given_settings import make_settings, with_metrics
+from barnabas.cli.broker.serving import RecoveryProgress
 from barnabas.client.blocking import BlockingClient
 from barnabas.net.stream import ListenAddress
 from barnabas.storage.directories.opening import OpeningProgress
@@ -56,17 +57,6 @@ def address_in(line: str) -> str:
     found = re.search(r"127\.0\.0\.1:\d+", line)
     assert found, line
     return found[0]
-
-
-@pytest.fixture(autouse=True)
-def restored_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a command changes for its whole process is put back."""
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 # Serving
@@ -253,6 +243,10 @@ def test_directory_of_a_running_broker_is_said_in_one_line(tmp_path: Path, capsy
         (["--metrics-listen", "host:65536"], "--metrics-listen host:65536 is not allowed; it must be HOST:PORT"),
         (["--metrics-listen", ":9404", "--metrics-port", "9404"], "give one of them"),
         (["--set", "metrics.listen=http://host:9404/"], "metrics.listen=http://host:9404/ is not allowed"),
+        (["--brokers", "0"], "--brokers': 0 is not in the range 1<=x<=50"),
+        (["--brokers", "3", "--metrics-listen", ":9404"], "with --brokers give --metrics-port, for the first"),
+        (["--brokers", "3", "--set", "broker.id=1"], "--set broker.id is not allowed with --brokers"),
+        (["--zookeeper", "localhost"], "--zookeeper needs --brokers; 'barnabas broker' runs one broker of a cluster"),
     ],
 )
 def test_mistake_is_said_in_one_line(
@@ -261,6 +255,17 @@ def test_mistake_is_said_in_one_line(
     monkeypatch.chdir(tmp_path)
     assert said in complaint(capsys, *arguments)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_directory_of_a_cluster_is_refused_to_a_single_broker(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in (1, 2):
+        (tmp_path / f"broker-{number}").mkdir()
+        (tmp_path / f"broker-{number}" / "broker.properties").touch()
+
+    line = complaint(capsys, "--data-dir", str(tmp_path))
+    assert line.startswith(f"barnabas: {tmp_path} has the data of 2 brokers; give --brokers 2, or another directory")
 
 
 def test_wrong_value_in_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

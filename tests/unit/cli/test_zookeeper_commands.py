@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.base.errors import DirectoryLocked
+from barnabas.cli.ports import PortUnavailable
 from barnabas.cli.zookeeper import zookeeper_commands, zookeeper_jars
 from barnabas.cli.zookeeper.zookeeper_jars import ZooKeeperProgram, ZooKeeperUnavailable, find_jars
 from barnabas.cli.zookeeper.zookeeper_servers import IDENTITY_FILE, ServerFailed, ZooKeeperServers
@@ -110,10 +112,10 @@ def test_port_that_is_taken_is_said_before_anything_starts(tmp_path: Path) -> No
     program = make_program(tmp_path, "exit 1")
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
-        pytest.raises(ServerFailed, match=r"cannot listen on 127.0.0.1:\d+: Address already in use; .*--listen"),
+        pytest.raises(PortUnavailable, match=r"cannot listen on 127.0.0.1:\d+: Address already in use; .*--listen"),
     ):
         ZooKeeperServers(program, tmp_path / "data", port=taken.getsockname()[1])
-    with pytest.raises(ServerFailed, match="there is no port 65536"):
+    with pytest.raises(PortUnavailable, match="there is no port 65536"):
         ZooKeeperServers(program, tmp_path / "data", 3, port=65_535)
 
 
@@ -122,6 +124,19 @@ def test_other_number_of_nodes_than_the_data_has_is_refused(tmp_path: Path) -> N
         (tmp_path / f"node-{number}").mkdir()
     with pytest.raises(ServerFailed, match="has the data of 3 nodes, not of 1; give --nodes 3, or another directory"):
         ZooKeeperServers(make_program(tmp_path, "exit 1"), tmp_path, 1)
+
+
+def test_directory_of_a_running_server_is_refused(tmp_path: Path) -> None:
+    program = make_program(tmp_path, "exec sleep 60")
+    running, second = (ZooKeeperServers(program, tmp_path / "data").nodes[0] for _ in range(2))
+    running.start()
+    try:
+        with pytest.raises(DirectoryLocked, match=r"node-1 is in use by another ZooKeeper server; stop that process"):
+            second.start()
+    finally:
+        running.kill()
+    second.start()
+    second.kill()
 
 
 def test_server_that_does_not_start_says_why(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.uuid import ZERO_UUID
-from barnabas.controller.leaders import StateChange, due_states, is_grant_to, next_state
+from barnabas.controller.leaders import StateChange, due_states, next_state
 from barnabas.metadata.image import BrokerChanged, ClusterImage, Partition, RegisteredBroker, Topic, TopicChanged
 from barnabas.metadata.znodes import NO_LEADER, PartitionState
 
@@ -65,4 +65,4 @@ def test_only_partitions_of_the_brokers_in_question_are_looked_at() -> None:
 
 @pytest.mark.parametrize(("broker_id", "epoch", "is_granted"), [(1, 10, True), (1, 11, False), (2, 10, False)])
 def test_grant_is_to_one_registration(broker_id: int, epoch: int, is_granted: bool) -> None:
-    assert is_grant_to(partition(1, leader=1, epochs=(10,)), broker_id, epoch) is is_granted
+    assert partition(1, leader=1, epochs=(10,)).is_granted_to(broker_id, epoch) is is_granted

@@ -11,6 +11,7 @@ import pytest
 from barnabas.base.errors import DiskFailed, DiskFull
 from barnabas.base.ids import TopicPartition
 from barnabas.metadata.image import BrokerChanged, RegisteredBroker
+from barnabas.metadata.image import Partition as PartitionImage
 from barnabas.metadata.znodes import Endpoint
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import _SLICE_LENGTH
@@ -19,9 +20,10 @@ from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch, NodeEndpoint
 from tests.support.led_partition import Told
 from tests.support.log_directories import append, make_batch
 from tests.support.network import run
-from tests.support.replicas_scene import BROKER, ORDERS_ID, OTHER, OTHER_ID, ReplicasScene, led, topic
+from tests.support.replicas_scene import BROKER, BROKER_EPOCH, ORDERS_ID, OTHER, OTHER_ID, ReplicasScene, led, topic
 
 ORDERS = TopicPartition("orders", 0)
+OLD_EPOCH = BROKER_EPOCH - 1
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -39,6 +41,11 @@ def scenario(main: Callable[..., Coroutine[None, None, None]]) -> Callable[..., 
 
     test_with_log.__name__, test_with_log.__doc__ = main.__name__, main.__doc__
     return test_with_log
+
+
+def old(index: int) -> PartitionImage:
+    """Only this broker has it, and led it before its last start."""
+    return led(index, replicas=(BROKER,), broker_epoch=OLD_EPOCH)
 
 
 def send(partition: Partition, acks: int = 1) -> Told:
@@ -284,6 +291,7 @@ async def test_resigned_leadership_is_over_and_not_taken_again_before_a_later_ep
     scene.replicas.resign_all()
     assert staged.outcome == NOT_LEADER
     assert refusal(scene) == refusal(scene, ORDERS_ID.bytes) == NOT_LEADER
+    scene.replicas.registered(BROKER_EPOCH)
     await scene.apply(scene.with_topics(topic(led(0, partition_epoch=1), led(1, leader=OTHER))))
     assert refusal(scene) == NOT_LEADER, "the same epoch, told again"
     scene.replicas.follow(scene.with_topics(topic(led(0, epoch=1), led(1, leader=OTHER))))
@@ -308,16 +316,43 @@ async def test_leadership_that_is_resigned_before_its_log_is_there_is_not_taken(
 @scenario
 async def test_epochs_of_before_the_start_can_only_be_read_in() -> None:
     scene = ReplicasScene()
-    image = scene.with_topics(topic(led(0), led(1)))
-    scene.replicas.refuse_appends(image, DiskFull("write", "metadata", OSError(28, "no space")))
-    await scene.apply(image)
+    await scene.apply(scene.with_topics(topic(*[old(index) for index in (0, 1)], led(2, broker_epoch=OLD_EPOCH))))
+    assert [refusal(scene, "orders", index) for index in (0, 1, 2)] == [NOT_LEADER] * 3
+    scene.replicas.serve_ungranted(DiskFull("write", "metadata", OSError(28, "no space")))
     for index in (0, 1):
         with pytest.raises(DiskFull):
             scene.replicas.find("orders", index).append(make_batch([b"value"]))
-    scene.replicas.follow(scene.with_topics(topic(led(0, epoch=1), led(1))))
+    assert refusal(scene, "orders", 2) == NOT_LEADER, "another replica may lead it"
+    granted = led(0, epoch=1, replicas=(BROKER,))
+    scene.replicas.follow(scene.with_topics(topic(granted, old(1), led(2, broker_epoch=OLD_EPOCH))))
     scene.replicas.find("orders", 0).append(make_batch([b"value"]))
     with pytest.raises(DiskFull):
         scene.replicas.find("orders", 1).append(make_batch([b"value"]))
+
+
+@scenario
+async def test_leadership_is_that_of_one_registration() -> None:
+    scene = ReplicasScene()
+    await scene.apply(scene.with_topics(topic(led(0, epoch=3))))
+    scene.replicas.find("orders", 0)
+    scene.replicas.resign_all()
+    scene.replicas.registered(BROKER_EPOCH + 1)
+    assert refusal(scene) == NOT_LEADER
+    scene.replicas.follow(scene.with_topics(topic(led(0, epoch=4))))
+    assert refusal(scene) == NOT_LEADER, "granted to the registration before"
+    scene.replicas.follow(scene.with_topics(topic(led(0, epoch=5, broker_epoch=BROKER_EPOCH + 1))))
+    assert scene.replicas.find("orders", 0).leader_epoch == 5
+
+
+@scenario
+async def test_grant_may_come_before_the_broker_knows_of_its_registration() -> None:
+    scene = ReplicasScene()
+    await scene.apply(scene.with_topics(topic(led(0, broker_epoch=BROKER_EPOCH + 1))))
+    assert refusal(scene) == NOT_LEADER
+    assert not scene.replicas.is_granted_all(scene.image)
+    scene.replicas.registered(BROKER_EPOCH + 1)
+    scene.replicas.find("orders", 0)
+    assert scene.replicas.is_granted_all(scene.image)
 
 
 # -- disks ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from barnabas.base.errors import DiskFull
-from barnabas.broker import assembly
+from barnabas.controller import controller
 from barnabas.metadata import embedded
 from barnabas.metadata.table import MemoryTable
 from barnabas.metadata.znodes import PartitionState
@@ -95,7 +95,7 @@ def test_broker_on_a_full_disk_is_read_from_until_it_can_raise_its_epochs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedded, "_RETRY_SECONDS_MIN", 0.01)
-    monkeypatch.setattr(assembly, "FINISHING_SECONDS", 0.01)
+    monkeypatch.setattr(controller, "_RETRY_SECONDS", 0.01)
     table = RefusingTable()
 
     async def scenario() -> None:

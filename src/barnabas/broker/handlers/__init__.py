@@ -13,7 +13,7 @@ What grows with a list in the request is given as a generator, or asks `Services
 else waits for a long list. What a request names twice is answered once.
 """
 
-from barnabas.broker.dispatch import Awaited, Direct, Row, decode_nothing
+from barnabas.broker.dispatch import Awaited, Direct, Enveloped, Row, decode_nothing
 from barnabas.broker.handlers.acls import CreateAclsHandler, DeleteAclsHandler, DescribeAclsHandler
 from barnabas.broker.handlers.alter_configs import AlterConfigsHandler
 from barnabas.broker.handlers.api_versions import ApiVersionsHandler
@@ -29,7 +29,9 @@ from barnabas.broker.handlers.describe_groups import DescribeGroupsHandler
 from barnabas.broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from barnabas.broker.handlers.describe_producers import DescribeProducersHandler
 from barnabas.broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
+from barnabas.broker.handlers.envelope import EnvelopeHandler
 from barnabas.broker.handlers.fetch import FetchHandler, decode_fetch_at_once
+from barnabas.broker.handlers.fetch_image import FetchImageHandler
 from barnabas.broker.handlers.find_coordinator import FindCoordinatorHandler
 from barnabas.broker.handlers.heartbeat import HeartbeatHandler
 from barnabas.broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
@@ -53,7 +55,7 @@ from barnabas.wire.heartbeat import decode_heartbeat_request
 
 
 def make_rows(services: Services) -> dict[int, Row]:
-    """The one place where APIs are registered: by API key, every API that is advertised."""
+    """The one place where APIs are registered: by API key, every API that is served."""
     return {
         ApiKey.PRODUCE: Direct(ProduceHandler(services), decode_produce_at_once, is_ordered=True),
         ApiKey.FETCH: Direct(FetchHandler(services), decode_fetch_at_once),
@@ -69,8 +71,8 @@ def make_rows(services: Services) -> dict[int, Row]:
         ApiKey.DESCRIBE_GROUPS: Awaited(views.DescribeGroupsRequest, DescribeGroupsHandler(services)),
         ApiKey.LIST_GROUPS: Awaited(views.ListGroupsRequest, ListGroupsHandler(services)),
         ApiKey.API_VERSIONS: Direct(ApiVersionsHandler(services), decode_nothing),
-        ApiKey.CREATE_TOPICS: Awaited(views.CreateTopicsRequest, CreateTopicsHandler(services)),
-        ApiKey.DELETE_TOPICS: Awaited(views.DeleteTopicsRequest, DeleteTopicsHandler(services)),
+        ApiKey.CREATE_TOPICS: Awaited(views.CreateTopicsRequest, CreateTopicsHandler(services), is_for_controller=True),
+        ApiKey.DELETE_TOPICS: Awaited(views.DeleteTopicsRequest, DeleteTopicsHandler(services), is_for_controller=True),
         ApiKey.DELETE_RECORDS: Awaited(views.DeleteRecordsRequest, DeleteRecordsHandler(services)),
         ApiKey.INIT_PRODUCER_ID: Awaited(views.InitProducerIdRequest, InitProducerIdHandler(services)),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: Awaited(
@@ -80,12 +82,14 @@ def make_rows(services: Services) -> dict[int, Row]:
         ApiKey.CREATE_ACLS: Awaited(views.CreateAclsRequest, CreateAclsHandler(services)),
         ApiKey.DELETE_ACLS: Awaited(views.DeleteAclsRequest, DeleteAclsHandler(services)),
         ApiKey.DESCRIBE_CONFIGS: Awaited(views.DescribeConfigsRequest, DescribeConfigsHandler(services)),
-        ApiKey.ALTER_CONFIGS: Awaited(views.AlterConfigsRequest, AlterConfigsHandler(services)),
+        ApiKey.ALTER_CONFIGS: Awaited(views.AlterConfigsRequest, AlterConfigsHandler(services), is_for_controller=True),
         ApiKey.DESCRIBE_LOG_DIRS: Awaited(views.DescribeLogDirsRequest, DescribeLogDirsHandler(services)),
-        ApiKey.CREATE_PARTITIONS: Awaited(views.CreatePartitionsRequest, CreatePartitionsHandler(services)),
+        ApiKey.CREATE_PARTITIONS: Awaited(
+            views.CreatePartitionsRequest, CreatePartitionsHandler(services), is_for_controller=True
+        ),
         ApiKey.DELETE_GROUPS: Awaited(views.DeleteGroupsRequest, DeleteGroupsHandler(services)),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: Awaited(
-            views.IncrementalAlterConfigsRequest, IncrementalAlterConfigsHandler(services)
+            views.IncrementalAlterConfigsRequest, IncrementalAlterConfigsHandler(services), is_for_controller=True
         ),
         ApiKey.OFFSET_DELETE: Awaited(views.OffsetDeleteRequest, OffsetDeleteHandler(services)),
         ApiKey.DESCRIBE_CLUSTER: Awaited(views.DescribeClusterRequest, DescribeClusterHandler(services)),
@@ -97,4 +101,6 @@ def make_rows(services: Services) -> dict[int, Row]:
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: Awaited(
             views.DescribeTopicPartitionsRequest, DescribeTopicPartitionsHandler(services)
         ),
+        ApiKey.ENVELOPE: Enveloped(EnvelopeHandler(services)),
+        ApiKey.FETCH_IMAGE: Direct(FetchImageHandler(services), decode_nothing),
     }

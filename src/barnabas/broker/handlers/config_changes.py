@@ -68,16 +68,14 @@ class ConfigChanger:
         if validate_only:
             update(services.image.configs_of_topic(name))
             return
-        await update_topic_configs(services.controllership, name, update)
+        await update_topic_configs(services.controller.controllership, name, update)
         if told:
             log_change(request, "changed topic '%s': %s", name, told, topic=name)
         await services.until_served(lambda image: image.configs_of_topic(name) == after or name not in image.topics)
 
     async def _apply_to_broker(self, request: Request, name: str, change: Change, *, validate_only: bool) -> None:
         services = self._services
-        if name:
-            check_own_id(services.broker_id, name)
-        owner = services.broker_id if name else None
+        owner = self._owner(request, name)
         after: Configs = {}
         told = ""
 
@@ -96,11 +94,20 @@ class ConfigChanger:
         if validate_only:
             update(services.image.configs_of_broker(owner))
             return
-        await update_broker_configs(services.controllership, owner, update)
+        await update_broker_configs(services.controller.controllership, owner, update)
         if told:
             of = "all brokers" if owner is None else f"broker {owner}"
             log_change(request, "changed %s: %s", of, told, broker=owner)
         await services.until_served(lambda image: image.configs_of_broker(owner) == after)
+
+    def _owner(self, request: Request, name: str) -> int | None:
+        """Whose settings they are; None: every broker's. A client asks each broker about its own."""
+        if not name:
+            return None
+        if request.is_forwarded and name in map(str, self._services.image.brokers):
+            return int(name)
+        check_own_id(self._services.broker_id, name)
+        return self._services.broker_id
 
     def _check_broker(self, request: Request, owner: int | None, changed: list[str], after: Configs) -> None:
         services = self._services

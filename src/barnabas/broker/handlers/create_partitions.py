@@ -61,7 +61,7 @@ class CreatePartitionsHandler:
                 f"{OFFSETS_TOPIC} cannot grow: its number of partitions decides where each group's offsets are",
             )
         assignments = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
-        grown = await services.topics.add_partitions(
+        grown = await services.controller.topics.add_partitions(
             services.image, topic.name, topic.count, assignments, validate_only=validate_only
         )
 

@@ -25,6 +25,7 @@ from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.internal_topics import check_internal_config, internal_defaults
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
+from barnabas.broker.topic_creation import check_one_replica
 from barnabas.metadata.placement import PARTITIONS_TOGETHER_MAX
 from barnabas.metadata.topics import TopicPlan, alike_name
 from barnabas.storage.directories.directory import CLUSTER_METADATA
@@ -86,6 +87,7 @@ class CreateTopicsHandler:
                     f"a request can create at most {PARTITIONS_TOGETHER_MAX} partitions, and this one asks for more",
                 )
             plan = self._plan(request, topic)
+            check_one_replica(plan)
             if not validate_only:
                 await self._write(request, plan, timeout_ms)
         except BarnabasError as error:
@@ -110,13 +112,13 @@ class CreateTopicsHandler:
         if topic_name_problem(topic.name) is None and topic.name not in image.topics:
             configs = self._checked_configs(topic)
         if topic.assignments:
-            return services.topics.plan_assigned(image, topic.name, _assignments(topic), configs)
+            return services.controller.topics.plan_assigned(image, topic.name, _assignments(topic), configs)
         config = services.settings.config
         partition_count = config.num_partitions if topic.num_partitions == _DEFAULT else topic.num_partitions
         factor = topic.replication_factor
         if factor == _DEFAULT:
             factor = config.default_replication_factor
-        return services.topics.plan(image, topic.name, partition_count, factor, configs)
+        return services.controller.topics.plan(image, topic.name, partition_count, factor, configs)
 
     def _checked_configs(self, topic: CreatableTopic) -> dict[str, str]:
         check_count(topic.configs)
@@ -131,7 +133,7 @@ class CreateTopicsHandler:
         return configs
 
     async def _write(self, request: Request, plan: TopicPlan, timeout_ms: int) -> None:
-        await self._services.topics.create(plan)
+        await self._services.controller.topics.create(plan)
         name, count, topic_id = plan.assignment.topic, len(plan.assignment.partitions), plan.assignment.topic_id
         log_change(request, "created topic '%s' with %s", name, partitions_text(count), topic=name, partitions=count)
         await self._services.until_served(lambda image: topic_id in image.topics_by_id, timeout_ms)

@@ -66,7 +66,7 @@ class DeleteTopicsHandler:
         try:
             _check(name, topic_id, is_twice=is_twice)
             found_name, found_id = self._find(request, name, topic_id)
-            await self._services.topics.delete(found_name, found_id)
+            await self._services.controller.topics.delete(found_name, found_id)
             _log_deletion(request, found_name)
             await self._services.until_served(lambda image: found_id not in image.topics_by_id, timeout_ms)
         except BarnabasError as error:

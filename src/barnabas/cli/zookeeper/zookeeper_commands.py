@@ -2,14 +2,14 @@
 
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from barnabas.base.addresses import bracket_hint
-from barnabas.base.errors import InvalidSetting
+from barnabas.cli.ports import parse_listen
 from barnabas.cli.remote import CommandFailed
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ DEFAULT_LISTEN: Final = "127.0.0.1:2181"
 _DATA_DIRECTORY: Final = "zookeeper-data"
 _NODES_MAX: Final = 7
 _LOOK_SECONDS: Final = 0.5
-_PORT_MAX: Final = 65_535
 
 app = typer.Typer(help="Run ZooKeeper.", rich_markup_mode=None)
 
@@ -51,33 +50,35 @@ def up(
 
     Example: barnabas zookeeper up --nodes 3 --data-dir /var/lib/zookeeper
     """
-    from barnabas.cli.output import progress, remark
+    from barnabas.cli.output import remark
     from barnabas.cli.zookeeper.zookeeper_jars import find_program
     from barnabas.cli.zookeeper.zookeeper_servers import ZooKeeperServers
 
-    host, port = _host_and_port(listen)
+    host, port = parse_listen(listen)
     if nodes % 2 == 0:
         remark(f"{nodes} nodes survive no more failures than {nodes - 1}; an odd number is better")
     if nodes > _NODES_MAX:
         remark(f"more than {_NODES_MAX} nodes only make writes slower, since a majority must confirm each")
     servers = ZooKeeperServers(find_program(), data_dir.absolute(), nodes, host, port)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # like Ctrl-C: servers must not be left behind
-    try:
-        with progress("starting ZooKeeper", nodes, unit="nodes") as advance:
-            servers.start(advance)
+    with started_servers(servers):
         _announce(servers)
         with suppress(KeyboardInterrupt):
             _watch(servers)
+
+
+@contextmanager
+def started_servers(servers: "ZooKeeperServers") -> Iterator[None]:
+    """Servers that are ready, and stopped at the end."""
+    from barnabas.cli.output import progress
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # like Ctrl-C: servers must not be left behind
+    try:
+        with progress("starting ZooKeeper", len(servers.nodes), unit="nodes") as advance:
+            servers.start(advance)
+        yield
     finally:
         servers.stop()
-
-
-def _host_and_port(listen: str) -> tuple[str, int]:
-    host, separator, port = listen.rpartition(":")
-    if not separator or not port.isdecimal() or int(port) > _PORT_MAX or bracket_hint(listen):
-        raise InvalidSetting(f"--listen {listen} is not allowed; it must be HOST:PORT{bracket_hint(listen)}")
-    return host.strip("[]"), int(port)
 
 
 def _announce(servers: "ZooKeeperServers") -> None:

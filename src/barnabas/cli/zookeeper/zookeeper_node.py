@@ -1,16 +1,18 @@
 """One ZooKeeper server as a process of this machine: its configuration, its start, its end."""
 
+import fcntl
 import os
 import re
 import socket
 import subprocess
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from barnabas.base.addresses import address_text
+from barnabas.base.errors import DirectoryLocked
 from barnabas.base.properties import render_properties
 from barnabas.cli.zookeeper.zookeeper_jars import ZooKeeperProgram
 
@@ -96,20 +98,21 @@ class ZooKeeperNode:
         return f"{causes[-1] if causes else 'it does not say why'} (its log is {self.log_file})"
 
     def start(self) -> None:
-        """Returns before it is ready."""
+        """Returns before it is ready. `DirectoryLocked` when a server uses the directory already."""
         data = self._directory / "data"
         data.mkdir(parents=True, exist_ok=True)
-        (data / "myid").write_text(f"{self.address.number}\n")
-        configuration = self._directory / "zoo.cfg"
-        configuration.write_text(self._configuration(data))
         class_path = os.pathsep.join(map(str, self._program.jars))
-        with open(self.log_file, "wb") as log:
+        configuration = self._directory / "zoo.cfg"
+        with self._locked() as lock, open(self.log_file, "wb") as log:
+            (data / "myid").write_text(f"{self.address.number}\n")
+            configuration.write_text(self._configuration(data))
             self._process = subprocess.Popen(
                 [self._program.java, *_JVM_OPTIONS, "-cp", class_path, _MAIN_CLASS, str(configuration)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for the command, which then stops its servers
+                pass_fds=[lock],
             )
 
     def ask(self, word: bytes) -> bytes:
@@ -138,6 +141,22 @@ class ZooKeeperNode:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """The descriptor of a lock that lasts as long as a process holds it.
+
+        ZooKeeper itself has none, and would let two servers write to the same data.
+        """
+        with open(self._directory / ".lock", "wb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise DirectoryLocked(
+                    f"{self._directory} is in use by another ZooKeeper server; stop that process first, or choose "
+                    "another directory with --data-dir"
+                ) from None
+            yield lock.fileno()
 
     def _configuration(self, data: Path) -> str:
         settings = _SETTINGS | {

@@ -15,17 +15,16 @@ keep their ports.
 import os
 import re
 import secrets
-import socket
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from barnabas.base.addresses import address_text
 from barnabas.base.clock import SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.output import plural
+from barnabas.cli.ports import free_ports
 from barnabas.cli.zookeeper.zookeeper_jars import ZooKeeperProgram
 from barnabas.cli.zookeeper.zookeeper_node import NodeAddress, ZooKeeperNode, reachable
 
@@ -127,30 +126,9 @@ def _check_node_count(directory: Path, count: int) -> None:
 
 
 def _addresses(host: str, port: int, count: int) -> list[NodeAddress]:
-    """Ports that nobody uses now. Another process may still take one before its server does."""
-    with ExitStack() as held:  # all together, so that they differ
-        clients = [held.enter_context(_listening(host, port + index if port else 0)) for index in range(count)]
-        inner = [held.enter_context(_listening(reachable(host), 0)) for _ in range(2 * count)]
-        ports = [one.getsockname()[1] for one in (*clients, *inner)]
+    clients = [(host, port + index if port else 0) for index in range(count)]
+    ports = free_ports([*clients, *[(reachable(host), 0)] * (2 * count)])
     return [
         NodeAddress(index + 1, host, ports[index], ports[count + index], ports[2 * count + index])
         for index in range(count)
     ]
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen()
-    except OSError as error:
-        listening.close()
-        where = address_text(host, port)
-        raise ServerFailed(
-            f"cannot listen on {where}: {error.strerror}; choose another address with --listen"
-        ) from error
-    except OverflowError:
-        listening.close()
-        raise ServerFailed(f"there is no port {port}; choose a lower one with --listen") from None
-    return listening

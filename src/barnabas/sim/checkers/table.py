@@ -11,6 +11,7 @@ from barnabas.sim.checkers.disks import check_disks
 from barnabas.sim.checkers.duplicates import check_duplicates
 from barnabas.sim.checkers.early_expiry import check_early_expiry
 from barnabas.sim.checkers.epoch_contents import check_epoch_contents
+from barnabas.sim.checkers.images import check_images
 from barnabas.sim.checkers.log_starts import check_log_starts
 from barnabas.sim.checkers.origins import check_origins
 from barnabas.sim.checkers.ownership import check_ownership
@@ -42,6 +43,7 @@ CHECKERS: Final[Mapping[str, Checker]] = {
     "commits": check_commits,
     "ownership": check_ownership,
     "topics": check_topics,
+    "images": check_images,
     "disks": check_disks,
 }
 

@@ -14,18 +14,26 @@ from barnabas.sim.histories.plan import Fault
 from barnabas.sim.histories.recorder import Recorder
 from barnabas.sim.world.node import BrokerNode
 from barnabas.sim.world.world import World
+from barnabas.sim.world.zookeeper import SimulatedZooKeeper
+from barnabas.sim.world.zookeeper_messages import HOST as ZOOKEEPER
 
 RESTART_SECONDS: Final = 0.5
 
 
 class Chaos:
     def __init__(
-        self, world: World, recorder: Recorder, nodes: Sequence[BrokerNode], actors: Sequence[ActorProcess]
+        self,
+        world: World,
+        recorder: Recorder,
+        nodes: Sequence[BrokerNode],
+        actors: Sequence[ActorProcess],
+        zookeeper: SimulatedZooKeeper | None,
     ) -> None:
         self._world = world
         self._recorder = recorder
         self._nodes = {node.node_id: node for node in nodes}
         self._actors = {actor.name: actor for actor in actors}
+        self._zookeeper = zookeeper
         self._off_seconds: dict[int, float] = {}
         self.is_over = False
 
@@ -102,6 +110,16 @@ class Chaos:
             node.kill()
             node.wipe()
 
+    # ZooKeeper
+
+    async def _stop_zookeeper(self, seconds: float) -> None:
+        """All servers of the ensemble are down for a while."""
+        if self._zookeeper is not None and self._zookeeper.process is not None:
+            self._note(ZOOKEEPER, "stop", f"for {seconds:g} s")
+            self._zookeeper.stop()
+            await asyncio.sleep(seconds)
+            self._zookeeper.start()
+
     # Disks
 
     async def _slow_disk(self, broker: int, seconds: float, each: float) -> None:
@@ -154,15 +172,24 @@ class Chaos:
     # The network
 
     async def _cut(self, broker: int, client: str, way: str, seconds: float) -> None:
-        node, network = self._nodes[broker], self._world.network
-        self._note(client, "cut", f"{way} {node.name}, for {seconds:g} s")
+        await self._cut_hosts(client, self._nodes[broker].name, way, seconds)
+
+    async def _cut_zookeeper(self, broker: int, way: str, seconds: float) -> None:
+        await self._cut_hosts(self._nodes[broker].name, ZOOKEEPER, way, seconds)
+
+    async def _cut_brokers(self, broker: int, other: int, way: str, seconds: float) -> None:
+        await self._cut_hosts(self._nodes[broker].name, self._nodes[other].name, way, seconds)
+
+    async def _cut_hosts(self, one: str, other: str, way: str, seconds: float) -> None:
+        network = self._world.network
+        self._note(one, "cut", f"{way} {other}, for {seconds:g} s")
         if way in ("both", "to"):
-            network.cut(client, node.name)
+            network.cut(one, other)
         if way in ("both", "from"):
-            network.cut(node.name, client)
+            network.cut(other, one)
         await asyncio.sleep(seconds)
-        network.heal_link(client, node.name)
-        network.heal_link(node.name, client)
+        network.heal_link(one, other)
+        network.heal_link(other, one)
 
     async def _break(self, broker: int, at_client: str | None, after_bytes: int) -> None:
         host = at_client or self._nodes[broker].name

@@ -8,7 +8,9 @@ its disks.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
+from zlib import crc32
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
@@ -17,6 +19,8 @@ from barnabas.client.cluster import Cluster
 from barnabas.client.configs import ConfigSource, Resource, ResourceType, describe_configs
 from barnabas.client.offsets import end_offsets, start_offsets
 from barnabas.client.reading.consumer import Consumer, ConsumerOptions
+from barnabas.controller.history import Place
+from barnabas.metadata.image import ClusterImage
 from barnabas.sim.histories.actors import CLUSTER_OPTIONS, ActorProcess, ask_committed
 from barnabas.sim.histories.chaos import Chaos
 from barnabas.sim.histories.events import (
@@ -26,18 +30,22 @@ from barnabas.sim.histories.events import (
     FinalLog,
     FinalTopic,
     History,
+    ImageSeen,
     ShownRecord,
 )
 from barnabas.sim.histories.plan import Plan
 from barnabas.sim.histories.recorder import Recorder, shown_records
 from barnabas.sim.world.node import BrokerNode
 from barnabas.sim.world.world import World
+from barnabas.sim.world.zookeeper import SimulatedZooKeeper
 from barnabas.storage.tools.findings import Severity
 from barnabas.storage.tools.verify_directory import find_target, verify_target
 
 _Task = Callable[[Cluster], Awaitable[None]]
 
 HISTORY_SECONDS_MAX: Final = 1800.0
+_AGREEMENT_SECONDS_MAX: Final = 60.0
+_LOOK_SECONDS: Final = 0.1
 _DIRECTOR: Final = "director"
 
 
@@ -56,6 +64,8 @@ class Director:
         self.world = World(plan.seed, seconds_max=HISTORY_SECONDS_MAX)
         self.recorder = Recorder(self.world)
         self._nodes: list[BrokerNode] = []
+        self._zookeeper: SimulatedZooKeeper | None = None
+        """Of a cluster; a broker on its own has none."""
         self._actors: list[ActorProcess] = []
 
     def run(self) -> Outcome:
@@ -71,10 +81,14 @@ class Director:
     async def _direct(self) -> None:
         plan, world = self.plan, self.world
         loop = world.loop
+        zookeeper = self._zookeeper = SimulatedZooKeeper(world) if plan.brokers > 1 else None
         self._nodes = [
-            BrokerNode(world, number, plan.settings, plan.directories) for number in range(1, plan.brokers + 1)
+            BrokerNode(world, number, plan.settings, plan.directories, zookeeper)
+            for number in range(1, plan.brokers + 1)
         ]
         for node in self._nodes:
+            if zookeeper is not None:
+                node.on_image = partial(self._note_image, node.name)
             node.start()
         for node in self._nodes:
             if not await node.until_serving():
@@ -84,7 +98,7 @@ class Director:
         for actor in plan.actors:
             own = [one for one in plan.operations if one.actor == actor.name]
             self._actors.append(ActorProcess(world, self.recorder, actor, own, bootstrap))
-        chaos = Chaos(world, self.recorder, self._nodes, self._actors)
+        chaos = Chaos(world, self.recorder, self._nodes, self._actors, zookeeper)
         background = [loop.create_task(chaos.keep_running(node)) for node in self._nodes]
         background += [loop.create_task(chaos.strike(fault)) for fault in plan.faults]
         for one in self._actors:
@@ -97,6 +111,7 @@ class Director:
         await asyncio.gather(*background, return_exceptions=True)
         self.world.network.look_for_unanswered()
         await self._heal()
+        await self._await_agreement()
         await self._as_director(self._read_all)
         for node in self._nodes:
             await node.stop()
@@ -104,6 +119,8 @@ class Director:
 
     async def _heal(self) -> None:
         self.world.network.heal()
+        if self._zookeeper is not None and self._zookeeper.process is None:
+            self._zookeeper.start()
         for node in self._nodes:
             node.heal()
             await node.stop()  # off, or with a directory that failed: both end here
@@ -113,6 +130,22 @@ class Director:
                 self.recorder.history.violations.append(
                     f"{node.name} does not start on a healed disk: {node.exit_reason!r}"
                 )
+
+    def _note_image(self, broker: str, place: Place, image: ClusterImage) -> None:
+        self.recorder.add(ImageSeen(self.recorder.now, broker, *place, image.controller_id, _checksum(image)))
+
+    async def _await_agreement(self) -> None:
+        """All brokers have the same image, soon after everything is healed."""
+        ends = self.world.loop.time() + _AGREEMENT_SECONDS_MAX
+        while self.world.loop.time() < ends:
+            histories = [node.broker.running.cluster.history for node in self._nodes if node.broker is not None]
+            brokers = [sorted(one.image.brokers) for one in histories]
+            if len({one.place for one in histories}) == 1 and len(brokers[0]) == len(self._nodes):
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+        self.recorder.history.violations.append(
+            f"brokers do not agree on the image of the cluster: {[str(one.place) for one in histories]}, {brokers}"
+        )
 
     def _verify(self, node: BrokerNode) -> None:
         node.disk.before_call = None
@@ -167,6 +200,16 @@ class Director:
                 await ask_committed(cluster, self.recorder, _DIRECTOR, group)
             except BarnabasError as error:
                 self.recorder.happened(_DIRECTOR, "unreadable", f"{group}: {error}")
+
+
+def _checksum(image: ClusterImage) -> int:
+    """The same for equal images, in whatever order they came to be."""
+    configs = [
+        sorted((str(owner), sorted(one.items())) for owner, one in each.items())
+        for each in (image.topic_configs, image.broker_configs)
+    ]
+    brokers, topics = (sorted(map(repr, each.values())) for each in (image.brokers, image.topics))
+    return crc32(repr((image.controller_id, brokers, topics, configs)).encode())
 
 
 async def _read_partition(cluster: Cluster, place: TopicPartition) -> FinalLog:

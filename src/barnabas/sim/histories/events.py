@@ -51,6 +51,19 @@ class SendFailed(Event):
     error: str
 
 
+# Brokers
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSeen(Event):
+    """A broker has an image of the cluster: how far it has come, who is the controller in it, and what it holds."""
+
+    controller_epoch: int
+    position: int
+    controller_id: int | None
+    checksum: int
+
+
 # Consumers
 
 

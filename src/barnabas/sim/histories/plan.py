@@ -310,6 +310,8 @@ def _faults(random: Random, seconds: float, actors: Sequence[str], brokers: int)
         kinds += ["disk_error", "disk_error", "disk_full"]
     if has_damage:
         kinds += ["flip", "flip_indexes", "flip_indexes", "wipe"]
+    if brokers > 1:
+        kinds += ["stop_zookeeper", "cut_zookeeper", "cut_zookeeper", "cut_brokers", "cut_brokers"]
     faults = []
     for _ in range(random.randint(5, 9)):
         kind = random.choice(kinds)
@@ -350,6 +352,15 @@ def _faults(random: Random, seconds: float, actors: Sequence[str], brokers: int)
                 arguments |= {"after_calls": random.randrange(80), "directory": random.randrange(2), "off": 0.5}
             case "disk_full":
                 arguments |= {"room": random.choice((0, 700, 3000)), "seconds": random.choice((1.0, 4.0))}
+            case "stop_zookeeper":
+                arguments = {"seconds": random.choice((0.5, 5.0, 30.0))}
+            case "cut_zookeeper" | "cut_brokers":
+                arguments |= {
+                    "way": random.choice(("both", "to", "from")),
+                    "seconds": random.choice((0.5, 3.0, 20.0)),
+                }
+                if kind == "cut_brokers":
+                    arguments["other"] = (node + random.randrange(brokers - 1)) % brokers + 1
             case "flip" | "flip_indexes":
                 arguments |= {"place": random.random(), "off": 0.3}
         faults.append(Fault(random.uniform(0.5, seconds), kind, arguments))

@@ -23,12 +23,16 @@ from barnabas.base.filesystem import disk_error
 from barnabas.broker.app import Broker
 from barnabas.broker.parts import BrokerParts
 from barnabas.broker.settings import BrokerSettings
+from barnabas.controller.history import ImageHistory, Place
+from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.table import MemoryTable
 from barnabas.metadata.tree import TreeNode
 from barnabas.sim.disk import SimulatedDisk
 from barnabas.sim.faults import Operation
 from barnabas.sim.world.process import PROCESS, Process
 from barnabas.sim.world.world import World
+from barnabas.sim.world.zookeeper import SimulatedZooKeeper
+from barnabas.sim.world.zookeeper_source import SimulatedSource
 from barnabas.storage.segment.handles import Handles
 from barnabas.storage.work import InlineWorkers
 
@@ -38,13 +42,24 @@ _HANDLES_MAX: Final = 24
 
 
 class BrokerNode:
-    def __init__(self, world: World, node_id: int, settings: Mapping[str, str], directories: int = 1) -> None:
+    def __init__(
+        self,
+        world: World,
+        node_id: int,
+        settings: Mapping[str, str],
+        directories: int = 1,
+        zookeeper: SimulatedZooKeeper | None = None,
+    ) -> None:
+        """Without ZooKeeper it is a broker on its own."""
         self.name = f"broker-{node_id}"
         self.node_id = node_id
         self.clock = world.clock()
         self.directories = [f"disk-{number}" for number in range(1, directories + 1)]
         self.disk = self._prepare(SimulatedDisk(world.random(f"{self.name}/disk"), clock=self.clock))
         self.table = _NodeTable()
+        self._zookeeper = zookeeper
+        self.on_image: Callable[[Place, ClusterImage], None] = lambda place, image: None
+        """Called with every image of the cluster that its broker follows."""
         self.broker: Broker | None = None
         """While it serves."""
         self.exit_reason: BaseException | None = None
@@ -181,10 +196,12 @@ class BrokerNode:
             log_workers=InlineWorkers(),
             make_executor=lambda count: _NoThreads(lambda: self._world.loop.finish_jobs(process)),
             metadata_table=self.table,
+            metadata=None if self._zookeeper is None else SimulatedSource(self._zookeeper, self.name),
         )
         try:
             async with Broker(BrokerSettings(self._texts()), parts) as broker:
                 self.broker = broker
+                self._tell_images(broker.running.cluster.history)
                 self._world.note("serving", self.name)
                 starting.set()
                 await _first_of(stop_asked.wait(), broker.wait_stopped())
@@ -202,6 +219,10 @@ class BrokerNode:
             self._world.network.process_ended(process)
             self.disk = self._prepare(self.disk.kill())
             self._die()
+
+    def _tell_images(self, history: ImageHistory) -> None:
+        history.subscribe(lambda _, image: self.on_image(history.place, image))
+        self.on_image(history.place, history.image)
 
     def _look_for_leftovers(self, process: Process, handles: Handles) -> None:
         """After a clean stop nothing of the process is left."""

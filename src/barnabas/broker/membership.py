@@ -1,0 +1,174 @@
+"""A broker's place in its cluster: its session with the metadata store, its registration, and who is the controller.
+
+```
+join ─▶ load ─▶ (logs are opened, ports listen) ─▶ register ─▶ run ─┬─ suspended: everything goes on
+                                                        ▲           └─ lost: leaderships are resigned
+                                                        └── another session ◀──┘
+```
+
+A session that is lost has ended the registration: others may lead by now what this broker led. So it gives everything
+up before it registers again, and leads only what is granted to the new registration.
+
+The controller is claimed after the registration, when this broker can be asked.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import Final
+
+from barnabas.base.errors import BarnabasError, DiskFailed
+from barnabas.broker.metadata_source import MetadataSource
+from barnabas.broker.session_file import SessionKeeper
+from barnabas.controller.history import NOWHERE
+from barnabas.controller.seat import ControllerSeat
+from barnabas.metadata.current_session import CurrentSession
+from barnabas.metadata.errors import SessionLost, StoreUnreachable
+from barnabas.metadata.foreign_brokers import refuse_foreign_brokers
+from barnabas.metadata.identity import BrokerIdTaken, ensure_cluster_id, ensure_layout, register_broker
+from barnabas.metadata.store import MetadataStore, SessionState
+from barnabas.metadata.watcher import MetadataWatcher
+from barnabas.metadata.znodes import CLUSTER_ID, BrokerRegistration, ClusterId
+
+logger = logging.getLogger(__name__)
+
+_RETRY_SECONDS_MAX: Final = 5.0
+_RETRY_SECONDS_MIN: Final = 0.1
+
+
+class WrongCluster(BarnabasError):  # noqa: N818 - a fact about a store, named as one
+    """The metadata store is not that of the cluster that this broker belongs to; the message says what to do."""
+
+
+class Membership:
+    """Owner: the broker's event loop."""
+
+    def __init__(self, source: MetadataSource, seat: ControllerSeat, random: Random, keeper: SessionKeeper) -> None:
+        self.store = CurrentSession()
+        self.seat = seat
+        self.cluster_id = ""
+        self.on_registered: Callable[[int], None] = lambda epoch: None
+        """Called with the broker epoch of each registration."""
+        self.on_lost: Callable[[], None] = lambda: None
+        """Called when a session, and the registration with it, is lost."""
+        self._source = source
+        self._random = random
+        self._keeper = keeper
+        self._session: MetadataStore | None = None
+        self._lost = asyncio.Event()
+        self._is_leaving = False
+
+    # -- at the start --------------------------------------------------------------------------------------------
+
+    async def join(self, known_cluster_id: str | None) -> None:
+        """Opens the first session. `known_cluster_id` is the one that the log directories have."""
+        session = await self._open()
+        if self._source.is_shared and known_cluster_id is not None:
+            await self._require_cluster(session, known_cluster_id)
+        await ensure_layout(session)
+        self.cluster_id = await ensure_cluster_id(session, self._random)
+
+    async def load(self) -> None:
+        """The image of the cluster: that of the controller, else what the store has."""
+        assert self._session is not None, "joined before"
+        if not await self.seat.load_from(self._session):
+            await self._session.sync()  # a server that lags behind would have us take topics for deleted
+            image = await MetadataWatcher(self._session).load()
+            self.seat.history.restart(NOWHERE, image.as_changes())
+
+    async def register(self, registration: BrokerRegistration) -> None:
+        assert self._session is not None, "joined before"
+        await refuse_foreign_brokers(self._session)
+        earlier = await self._keeper.read() if self._source.is_shared else None
+        if earlier is not None:  # of a life that was killed: this one has the lock of its directories
+            with suppress(StoreUnreachable):
+                await self._source.end_session(earlier)
+        await self._register(self._session, registration)
+
+    async def _open(self) -> MetadataStore:
+        session = self._session = await self._source.session()
+        self._lost = asyncio.Event()
+        session.add_session_listener(self._session_changed)
+        self.store.take(session)
+        return session
+
+    async def _require_cluster(self, session: MetadataStore, cluster_id: str) -> None:
+        [node] = await session.get_many([CLUSTER_ID])
+        found = None if node is None else ClusterId.decode(node.data)
+        if found is None:
+            raise WrongCluster(
+                f"the metadata store knows no cluster, but the log directories belong to cluster {cluster_id}: correct "
+                "zookeeper.connect, restore ZooKeeper's data, or see 'barnabas cluster rebuild --help'"
+            )
+        if found != cluster_id:
+            raise WrongCluster(
+                f"the metadata store is that of cluster {found}, but the log directories belong to cluster "
+                f"{cluster_id}: correct zookeeper.connect or log.dirs"
+            )
+
+    async def _register(self, session: MetadataStore, registration: BrokerRegistration) -> None:
+        key = self._source.session_key()
+        if key is not None:
+            await self._keeper.write(key)
+        epoch = await register_broker(session, registration)
+        self.seat.broker_epoch = epoch
+        self.on_registered(epoch)
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            self._lost.set()
+
+    # -- while it runs -------------------------------------------------------------------------------------------
+
+    async def run(self, registration_of: Callable[[], BrokerRegistration]) -> None:
+        """From the registration on, session after session."""
+        while True:
+            assert self._session is not None, "registered before"
+            await self._run_session(self._session)
+            if self._is_leaving:
+                return
+            logger.warning("the session with the metadata store is lost: this broker gives up what it led")
+            self.on_lost()
+            await self._come_back(registration_of)
+
+    async def _run_session(self, session: MetadataStore) -> None:
+        seat = asyncio.create_task(self.seat.run(session))
+        lost = asyncio.create_task(self._lost.wait())
+        try:
+            await asyncio.wait([seat, lost], return_when=asyncio.FIRST_COMPLETED)
+            if seat.done():
+                seat.result()
+        finally:
+            for task in (seat, lost):
+                task.cancel()
+            await asyncio.gather(seat, lost, return_exceptions=True)
+
+    async def _come_back(self, registration_of: Callable[[], BrokerRegistration]) -> None:
+        pause = _RETRY_SECONDS_MIN
+        while True:
+            try:
+                session = await self._open()
+                await self._require_cluster(session, self.cluster_id)
+                await self._register(session, registration_of())
+                logger.info("registered again, with a new session")
+                return
+            except WrongCluster:
+                raise
+            except (SessionLost, StoreUnreachable, BrokerIdTaken) as error:
+                logger.warning("not registered yet, trying again: %s", error)
+                if self._session is not None:
+                    with suppress(SessionLost):
+                        await self._session.close()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _RETRY_SECONDS_MAX)
+
+    async def leave(self) -> None:
+        """Ends the session: the controller hears at once that this broker is gone."""
+        self._is_leaving = True
+        if self._session is not None:
+            await self._session.close()
+            if self._source.session_key() is not None:
+                with suppress(DiskFailed):  # a key that is left ends a session that is over
+                    await self._keeper.remove()

@@ -1,0 +1,51 @@
+"""Follows the image of another broker, which is the controller: asks for what comes behind the image that is here.
+
+A long poll: the answer comes with the next change, or after `POLL_SECONDS` without one, so that each end knows that the
+other one lives. Answers of a controller that was deposed meanwhile (an older epoch than the image's) are not taken.
+"""
+
+import logging
+from typing import Final
+
+from barnabas.controller.broker_link import BrokerLink
+from barnabas.controller.history import ImageHistory, Place
+from barnabas.controller.image_message import changes_in
+from barnabas.wire.apis import ApiKey
+from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.messages import Message
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS: Final = 10.0
+_ANSWER_SECONDS: Final = 10.0
+"""Beyond the time that was asked for: a whole image may be long."""
+
+
+async def fetch_image(
+    link: BrokerLink, version: int, history: ImageHistory, broker_id: int, broker_epoch: int, poll_seconds: float
+) -> None:
+    """Takes over what the controller has behind this image, or everything. NOT_CONTROLLER from one that is not it."""
+    since = history.place
+    values = {
+        "broker_id": broker_id,
+        "broker_epoch": broker_epoch,
+        "controller_epoch": since.controller_epoch,
+        "position": since.position,
+        "max_wait_ms": int(poll_seconds * 1000),
+    }
+    answer = await link.ask(ApiKey.FETCH_IMAGE, version, values, poll_seconds + _ANSWER_SECONDS)
+    code = ErrorCode(answer.error_code)
+    if code is not ErrorCode.NONE:
+        raise KafkaError(code, f"{link.name} does not tell the image of the cluster")
+    take_answer(history, since, answer)
+
+
+def take_answer(history: ImageHistory, since: Place, answer: Message) -> None:
+    """What was asked for behind a place. It is dropped when the image has moved on meanwhile."""
+    place = Place(answer.controller_epoch, answer.position)
+    if place.controller_epoch < history.place.controller_epoch or history.place != since:
+        return
+    if answer.is_whole:
+        history.restart(place, changes_in(answer))
+    elif place != since:
+        history.follow(since, place, changes_in(answer))

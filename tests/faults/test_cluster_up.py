@@ -1,0 +1,164 @@
+"""`barnabas up --brokers`: real brokers with a real ZooKeeper, from the start through deaths to Ctrl-C."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.base.filesystem import LocalFileSystem
+from barnabas.cli.zookeeper.zookeeper_jars import ZooKeeperProgram
+from barnabas.client.blocking import BlockingClient
+from tests.support.kafka import wait_until
+
+pytestmark = pytest.mark.slow
+
+COMMAND = (sys.executable, "-m", "barnabas.cli.main")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+STOP_SECONDS_MAX = 120
+READY = re.compile(r"\(3 brokers\) is ready on (\S+); data in ")
+ROW = re.compile(r"^ *(\d+)  (\S+) +(\d+)  ready$", re.MULTILINE)
+PARTITIONS = 12
+
+
+class ClusterProcess:
+    """What it says is in `DIRECTORY/out` and `DIRECTORY/err`."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self._out, self._err = directory / "out", directory / "err"
+        with open(self._out, "wb") as out, open(self._err, "wb") as err:
+            self._process = subprocess.Popen(
+                [*COMMAND, "up", "--brokers", "3", "--data-dir", str(directory / "data"), *options],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=ENVIRONMENT,
+            )
+
+    @property
+    def said(self) -> str:
+        return self._out.read_text()
+
+    @property
+    def log(self) -> str:
+        return self._err.read_text()
+
+    def wait_ready(self) -> None:
+        wait_until(lambda: ROW.search(self.said) or self._process.poll() is not None, "the cluster")
+        assert self._process.poll() is None, self.log[-3000:]
+
+    @property
+    def bootstrap(self) -> str:
+        found = READY.search(self.said)
+        assert found, self.said
+        return found[1]
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """Of the brokers, as they were started first."""
+        return {int(number): int(pid) for number, _, pid in ROW.findall(self.said)}
+
+    def wait_for_line(self, text: str) -> None:
+        wait_until(lambda: text in self.log, text)
+
+    def wait_ended(self) -> int:
+        return self._process.wait(STOP_SECONDS_MAX)
+
+    def stop(self) -> int:
+        self._process.send_signal(signal.SIGINT)
+        return self.wait_ended()
+
+    def end(self) -> None:
+        """However the test went, nothing stays behind: a second signal kills the brokers."""
+        for _ in range(2):
+            if self._process.poll() is None:
+                self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_SECONDS_MAX)
+        finally:
+            self._process.kill()
+
+
+@contextmanager
+def cluster_process(directory: Path, *options: str) -> Iterator[ClusterProcess]:
+    process = ClusterProcess(directory, *options)
+    try:
+        yield process
+    finally:
+        process.end()
+
+
+def described(bootstrap: str) -> dict[str, Any]:
+    command = [*COMMAND, "cluster", "describe", "--json", "-b", bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=True)
+    view: dict[str, Any] = json.loads(done.stdout)
+    return view
+
+
+def is_whole(bootstrap: str) -> bool:
+    view = described(bootstrap)
+    leads = [broker["leads"] for broker in view["brokers"] if broker["answers"]]
+    return len(leads) == 3 and sum(leads) == view["partitions"] and view["offline"] == []
+
+
+def test_cluster_survives_kills_and_a_restart(zookeeper_program: ZooKeeperProgram, tmp_path: Path) -> None:
+    values = [f"record {number}".encode() for number in range(100)]
+    with cluster_process(tmp_path, "--listen", "127.0.0.1:0", "--set", f"num.partitions={PARTITIONS}") as process:
+        process.wait_ready()
+        bootstrap = process.bootstrap
+        assert len(set(bootstrap.split(","))) == 3
+        with BlockingClient(bootstrap) as client:
+            assert client.create_topic("orders").partitions == PARTITIONS
+            client.produce("orders", values[:50])
+        view = described(bootstrap)
+        assert [broker["leads"] for broker in view["brokers"]] == [PARTITIONS // 3] * 3
+        assert view["controller_id"] in (1, 2, 3)
+
+        os.kill(process.pids[view["controller_id"]], signal.SIGKILL)
+        killed = f"broker-{view['controller_id']}"
+        process.wait_for_line(f"{killed} was killed by SIGKILL; its session is ended; it is started again\n")
+        process.wait_for_line(f"{killed} is ready again\n")
+        wait_until(lambda: is_whole(bootstrap), "all partitions to be led again")
+        with BlockingClient(bootstrap) as client:
+            client.produce("orders", values[50:])
+
+        assert process.stop() == 0, process.log[-3000:]
+        for number in (1, 2, 3):
+            assert f"broker-{number} | " in process.log
+
+    with cluster_process(tmp_path) as process:  # on the same directory: the same addresses, the same records
+        process.wait_ready()
+        assert process.bootstrap == bootstrap
+        wait_until(lambda: is_whole(bootstrap), "all partitions to be led again")
+        assert read_all(bootstrap) == sorted(values)
+        assert process.stop() == 0, process.log[-3000:]
+
+
+def read_all(bootstrap: str) -> list[bytes]:
+    command = [*COMMAND, "consume", "orders", "--from", "beginning", "-b", bootstrap]
+    done = subprocess.run(command, capture_output=True, env=ENVIRONMENT, check=True)
+    return sorted(done.stdout.splitlines())
+
+
+def test_crash_loop_of_one_broker_ends_the_cluster_with_the_reason(
+    zookeeper_program: ZooKeeperProgram, tmp_path: Path
+) -> None:
+    directory = tmp_path / "data" / "broker-2" / "data"
+    directory.mkdir(parents=True)
+    lock = LocalFileSystem().lock(str(directory / ".lock"))
+    try:
+        with cluster_process(tmp_path, "--listen", "127.0.0.1:0") as process:
+            assert process.wait_ended() == 1
+    finally:
+        lock.release()
+    reason = process.log[process.log.rindex("barnabas: broker-2 ended") :]
+    assert reason.startswith("barnabas: broker-2 ended with status 1, for the 5th time; ")
+    assert f"{directory} is in use by another process" in reason
+    assert "broker-1 | " in process.log

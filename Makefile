@@ -40,11 +40,11 @@ $(VENV)/.dev: $(VENV)/.runtime
 	@$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
-# Whether there is a Java is asked before anything is installed.
+# Whether there is a Java is asked before anything is installed. BROKERS=3 runs it on a cluster.
 run:
 	@PYTHONPATH=src $(PYTHON) -m barnabas.pipelines.java || { echo "'make run-broker' shows the broker without Spark" >&2; exit 1; }
 	@$(MAKE) --no-print-directory $(VENV)/.spark
-	@$(BIN)/python -m examples.demo
+	@$(BIN)/python -m examples.demo $(if $(BROKERS),--brokers $(BROKERS))
 
 run-broker: $(VENV)/.runtime
 	@$(BIN)/python -m barnabas.cli.demo

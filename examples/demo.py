@@ -1,6 +1,7 @@
 """`python -m examples.demo` (`make run`): metric monitoring from end to end, on a broker and on Spark.
 
-1. starts a broker (`barnabas up`) on a free port, in a process of its own, with data in a temporary directory;
+1. starts a broker (`barnabas up`; `--brokers 3` makes it a cluster on ZooKeeper) on free ports, in processes of their
+   own, with data in a temporary directory;
 2. starts Spark, and on it the pipeline of `examples/metrics`;
 3. sends the metrics of two hundred hosts for half a minute, with incidents in them, while the pipeline runs;
 4. waits for the alerts of these incidents, and stops everything;
@@ -10,6 +11,7 @@
 Ctrl-C stops it at any moment, with status 130. How latencies are measured says `demo_results`.
 """
 
+import argparse
 import asyncio
 import logging
 import sys
@@ -126,13 +128,16 @@ class Watch:
 # --- the parts of the story -----------------------------------------------------------------------------------------
 
 
-async def run_demo(directory: Path, view: DemoView, *, seconds: int = SECONDS, rate: int = RATE) -> None:
+async def run_demo(
+    directory: Path, view: DemoView, *, brokers: int = 1, seconds: int = SECONDS, rate: int = RATE
+) -> None:
     clock = SystemClock()
-    broker = BrokerProcess(directory)
+    broker = BrokerProcess(directory, brokers)
     try:
         began = clock.monotonic()
         await asyncio.to_thread(broker.start)
-        view.line(f"1 broker     on {broker.bootstrap}, ready after {clock.monotonic() - began:.1f} s")
+        started = plural(brokers, "broker").ljust(12)
+        view.line(f"{started} on {broker.bootstrap}, ready after {clock.monotonic() - began:.1f} s")
         async with Cluster(broker.bootstrap) as cluster:
             await create_missing(cluster, TOPICS)
             pipeline = PipelineThread(broker.bootstrap, directory)
@@ -284,6 +289,9 @@ def _say_alerts(alerts: list[Alert]) -> None:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="examples.demo", description="Metric monitoring from end to end, on Spark.")
+    parser.add_argument("--brokers", type=int, default=1, metavar="N", help="how many brokers; several need ZooKeeper")
+    brokers = parser.parse_args().brokers
     logging.getLogger("barnabas").addHandler(logging.NullHandler())  # the story tells it all
     try:
         find_java()
@@ -293,7 +301,7 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="barnabas-demo-", ignore_cleanup_errors=True) as directory:
             say(f"Barnabas watches a fleet of hosts; everything lies in {directory} and is removed at the end.")
-            uvloop.run(run_demo(Path(directory), make_view()))
+            uvloop.run(run_demo(Path(directory), make_view(), brokers=brokers))
     except (DemoFailed, BarnabasError, KafkaError) as failure:
         complain(f"the demo failed: {failure}")
         return 1

@@ -73,18 +73,21 @@ class Stopwatch:
 
 
 class BrokerProcess:
-    """`barnabas up` in a process of its own. A restart keeps the data and the port."""
+    """`barnabas up` in a process of its own, with one broker or several. A restart keeps the data and the ports."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, brokers: int = 1) -> None:
         self._directory = directory
+        self._brokers = brokers
         self._log = directory / "broker.log"
         self._process: subprocess.Popen[str] | None = None
         self.bootstrap = "127.0.0.1:0"
 
     def start(self) -> None:
         """Returns when it is ready."""
-        command = [sys.executable, "-m", "barnabas.cli.main", "up", "--listen", self.bootstrap]
+        command = [sys.executable, "-m", "barnabas.cli.main", "up", "--listen", self.bootstrap.partition(",")[0]]
         command += ["--data-dir", str(self._directory / "data")]
+        if self._brokers > 1:
+            command += ["--brokers", str(self._brokers)]
         with open(self._log, "a") as log:
             self._process = subprocess.Popen(
                 command,
@@ -106,7 +109,8 @@ class BrokerProcess:
             raise DemoFailed(f"the broker stopped with status {status}: {self._log.read_text().strip()}")
 
     def kill(self) -> None:
-        self._end(signal.SIGKILL)
+        """Several brokers are stopped by the process that started them, so that none stays behind."""
+        self._end(signal.SIGKILL if self._brokers == 1 else signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> int:
         process, self._process = self._process, None

@@ -75,6 +75,7 @@ class Deletions:
 
     async def load(self) -> list[DeletedTopic]:
         """All that are remembered, the oldest of too many dropped."""
+        await self._store.sync()  # another broker has deleted them: this session may be behind
         ids = list(_ids(await self._store.children(DELETED_TOPICS)))
         nodes = await self._store.get_many([DeletedTopic.path_of(topic_id) for topic_id in ids])
         known = [(topic_id, node) for topic_id, node in zip(ids, nodes, strict=True) if node is not None]
@@ -88,8 +89,11 @@ class Deletions:
     async def recorded(self, topic_ids: Collection[UUID]) -> set[UUID]:
         """Which of these topics the metadata says were deleted: none as long as it cannot be asked."""
         paths = [DeletedTopic.path_of(topic_id) for topic_id in topic_ids]
+        if not paths:
+            return set()
         try:
-            nodes = await self._store.get_many(paths) if paths else []
+            await self._store.sync()  # the image may be ahead of what this session sees
+            nodes = await self._store.get_many(paths)
         except SessionLost as error:
             logger.warning("cannot find out which topics were deleted before the next start: %s", error)
             return set()

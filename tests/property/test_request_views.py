@@ -20,7 +20,7 @@ from kio.serial._introspect import (
 )
 
 from barnabas.wire import request_views
-from barnabas.wire.apis import APIS, ApiKey
+from barnabas.wire.apis import ALL_APIS, APIS, ApiKey
 from barnabas.wire.errors import MalformedRequest
 from barnabas.wire.message_shapes import plain_name, view_in
 from barnabas.wire.messages import decode_view, encode_request, request_schema
@@ -30,9 +30,13 @@ from tests.support.network import run
 from tests.support.wire_entities import entities
 
 VIEWS: dict[int, Any] = {
-    key: view for key, api in APIS.items() if (view := getattr(request_views, f"{api.name}Request", None)) is not None
+    key: view
+    for key, api in ALL_APIS.items()
+    if (view := getattr(request_views, f"{api.name}Request", None)) is not None
 }
-VERSIONS = [(key, version) for key in VIEWS for version in range(APIS[key].version_min, APIS[key].version_max + 1)]
+VERSIONS = [
+    (key, version) for key in VIEWS for version in range(ALL_APIS[key].version_min, ALL_APIS[key].version_max + 1)
+]
 PYTHON_TYPES = {"string": str, "bytes": bytes, "uuid": UUID, "bool": bool, "float64": float}
 """Of what is not an integer."""
 
@@ -40,7 +44,8 @@ PYTHON_TYPES = {"string": str, "bytes": bytes, "uuid": UUID, "bool": bool, "floa
 def test_every_coroutine_gets_the_view_of_its_api(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with served_broker(tmp_path) as served:
-            assert {key: row.view for key, row in served.broker.dispatcher.awaited.items()} == VIEWS
+            awaited = {key: row.view for key, row in served.broker.dispatcher.awaited.items()}
+            assert awaited == {key: view for key, view in VIEWS.items() if key in APIS}, "brokers' own are read by hand"
 
     run(scenario())
 

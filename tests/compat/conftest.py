@@ -15,6 +15,7 @@ from barnabas.testing import Broker
 from barnabas.wire.codecs import CODECS_VARIABLE, COMPILED, REFERENCE, default_codecs
 from tests.support.codec_runs import check_codecs
 from tests.support.kafka import KafkaUnavailable, kafka_jars
+from tests.support.kafka_classes import make_class_archive
 from tests.support.kafka_directory import KafkaDirectories, kafka_directories
 
 
@@ -32,6 +33,7 @@ def _sockets_of_kafka_python() -> Iterator[None]:
 def kafka() -> Path:
     """The directory of Kafka's jars: ask for it before starting a node or running a tool."""
     try:
+        make_class_archive()
         return kafka_jars()
     except KafkaUnavailable as reason:
         pytest.skip(str(reason))

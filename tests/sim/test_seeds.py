@@ -5,9 +5,9 @@
 
 import pytest
 
-from barnabas.sim.histories.examination import examine
 from barnabas.sim.histories.plan import make_plan
 from barnabas.sim.runs.log_capture import silent_logs
+from tests.sim.examined import problems_of
 
 SEEDS = 200
 CHUNK = 20
@@ -23,6 +23,6 @@ def test_no_history_of_these_seeds_has_a_problem(first: int) -> None:
             plan = make_plan(seed)
             assert len(plan.operations) >= OPERATIONS_MIN
             assert len(plan.faults) >= FAULTS_MIN
-            found += [f"seed {seed}: {problem}" for problem in examine(plan).problems]
+            found += [f"seed {seed}: {problem}" for problem in problems_of(seed)]
 
     assert not found, "\n".join([*found, "replay: python -m barnabas.sim --seed N"])

@@ -17,6 +17,11 @@ from tests.support.spark_connector import connector_jars
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# For every JVM of Spark, also those of processes that a test starts: the time of the best compiler and of a collector
+# with threads of its own is never made up for in a test. The environment's own choice stays.
+for _variable in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+    os.environ.setdefault(_variable, "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+
 SPARK_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

@@ -27,6 +27,7 @@ import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -38,6 +39,9 @@ KAFKA_VERSION = "4.3.1"
 JAVA_MAJOR_MIN = 17
 PROJECT_DIRECTORY = Path(__file__).resolve().parents[2]
 CACHE_DIRECTORY = PROJECT_DIRECTORY / ".cache"
+KAFKA_DIRECTORY = CACHE_DIRECTORY / f"kafka-{KAFKA_VERSION}"
+CLASS_ARCHIVE = KAFKA_DIRECTORY / "classes.jsa"
+"""Made by `kafka_classes`; a JVM that cannot use it goes on without."""
 JAVA_SOURCES = Path(__file__).resolve().parent / "java"
 
 DOWNLOAD_TIMEOUT_SECONDS = 600
@@ -46,6 +50,9 @@ START_TIMEOUT_SECONDS = 240
 STOP_TIMEOUT_SECONDS = 180
 START_ATTEMPTS = 3
 """A free port may be taken by another process between our look and Kafka's bind."""
+
+QUIET_SHARING = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
+"""Hides the JVM's messages about an archive of classes."""
 
 _ARTIFACTS = (
     ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
@@ -99,10 +106,11 @@ def free_port() -> int:
 # --- jars and tools ---------------------------------------------------------------------------------------
 
 
+@cache
 def kafka_jars() -> Path:
     """The directory with Kafka's jars, fetched when they are not there yet."""
     _check_java()
-    directory = CACHE_DIRECTORY / f"kafka-{KAFKA_VERSION}"
+    directory = KAFKA_DIRECTORY
     jars = directory / "jars"
     if jars.is_dir():
         return jars
@@ -156,17 +164,24 @@ def _fetch_jars(directory: Path, jars: Path) -> None:
 
 
 def java_command(*arguments: str, heap_megabytes: int = 512) -> list[str]:
-    """A `java` command line on Kafka's class path; `arguments` begin with a main class or a source file."""
+    """A `java` command line on Kafka's class path; `arguments` begin with options, a main class or a source file."""
     return [
         "java",
         f"-Xmx{heap_megabytes}m",
         "-XX:+UseSerialGC",  # the machine's few cores belong to the test
         "-XX:TieredStopAtLevel=1",
+        *_class_options(),
         "-Dorg.slf4j.simpleLogger.showDateTime=true",
         "-cp",
         f"{kafka_jars()}/*",
         *arguments,
     ]
+
+
+def _class_options() -> list[str]:
+    if not CLASS_ARCHIVE.exists():
+        return []
+    return [f"-XX:SharedArchiveFile={CLASS_ARCHIVE}", *QUIET_SHARING]
 
 
 def run_tool(main_class: str, *arguments: str) -> str:
@@ -217,12 +232,14 @@ class KafkaNode:
         properties: Mapping[str, str] | None = None,
         *,
         heap_megabytes: int = 512,
+        java_options: Sequence[str] = (),
     ) -> None:
         self.directory = directory
         self.data_directory = directory / "data"
         self.log_file = directory / "server.log"
         self.properties = dict(properties or {})
         self._heap_megabytes = heap_megabytes
+        self._java_options = java_options
         self._properties_file = directory / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
         self._ports: tuple[int, int] | None = None
@@ -301,7 +318,8 @@ class KafkaNode:
         run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties_file))
 
     def _launch(self) -> None:
-        command = java_command("kafka.Kafka", str(self._properties_file), heap_megabytes=self._heap_megabytes)
+        started = (*self._java_options, "kafka.Kafka", str(self._properties_file))
+        command = java_command(*started, heap_megabytes=self._heap_megabytes)
         log_start = self.log_file.stat().st_size if self.log_file.exists() else 0
         with open(self.log_file, "ab") as output:
             self._process = subprocess.Popen(

@@ -16,6 +16,7 @@ from typing import Final
 from barnabas.sim.checkers.table import Problem
 from barnabas.sim.histories.examination import examine
 from barnabas.sim.histories.plan import Plan, make_plan
+from tests.sim.examined import problems_of
 from tests.sim.mutants.planting import Mutant
 
 HISTORY_SECONDS_MAX: Final = 30
@@ -59,10 +60,9 @@ def problems_with(mutant: Mutant, seed: int) -> Sequence[Problem]:
         return ()
 
 
-@cache
 def has_problems(seed: int) -> bool:
     """Whether the history has any without a mutant: then it proves nothing."""
-    return bool(examine(plan_of(seed)).problems)
+    return bool(problems_of(seed))
 
 
 def order_of_seeds(mutant: Mutant, count: int, known: Collection[int]) -> Iterator[int]:

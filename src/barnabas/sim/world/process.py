@@ -106,10 +106,11 @@ class Step:
 
     def __call__(self) -> None:
         process = self.process
-        if process.is_dead:
-            return
-        if process.is_held:
+        if process.is_held and not process.is_dead:
             process.keep(self)
+            return
+        del self.handle  # each holds the other, and both hold whatever the callback does, until garbage is collected
+        if process.is_dead:
             return
         process.worked = 0
         self.callback(*self.arguments)

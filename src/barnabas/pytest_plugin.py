@@ -1,8 +1,9 @@
-"""For pytest: `barnabas_broker` and `barnabas_bootstrap`, in every test-suite where Barnabas is installed.
+"""For pytest: `barnabas_broker`, `barnabas_bootstrap` and `barnabas_cluster`, in every test-suite where Barnabas is
+installed.
 
-One broker serves the whole session. Each test that asks for it finds it running, without topics and without faults,
-whatever the test before left behind. The broker is imported when the first test asks for it, so that a suite that does
-not use it pays nothing.
+One broker, and one cluster of three, serve the whole session. Each test that asks for them finds them running, without
+topics and without faults, whatever the test before left behind. The brokers are imported when the first test asks for
+one, so that a suite that does not use them pays nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from barnabas.testing import Broker
+    from barnabas.testing import Broker, Cluster
 
 
 @pytest.fixture(scope="session")
@@ -41,3 +42,27 @@ def barnabas_broker(barnabas_session_broker: Broker) -> Iterator[Broker]:
 def barnabas_bootstrap(barnabas_broker: Broker) -> str:
     """The broker's address, for clients."""
     return barnabas_broker.bootstrap
+
+
+@pytest.fixture(scope="session")
+def barnabas_session_cluster() -> Iterator[Cluster]:
+    """The cluster of the session, as the tests left it: most want `barnabas_cluster`."""
+    from barnabas.testing import Cluster
+
+    with Cluster(brokers=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def barnabas_cluster(barnabas_session_cluster: Cluster) -> Iterator[Cluster]:
+    """Three running brokers without topics."""
+    cluster = barnabas_session_cluster
+    yield cluster
+    cluster.heal()
+    for broker in cluster:
+        broker.clear_faults()
+        broker.resume()
+    cluster.start()
+    for broker in cluster:
+        broker.drop_connections()  # a client that a test forgot would make its topics anew
+    cluster.delete_all_topics()

@@ -329,7 +329,7 @@ class Replicas:
         """A topic that is not there, though nobody has deleted it, is only not served: its metadata may come back."""
         for topic in topics:
             self.traffic.pop(topic.name, None)
-            if topic.id not in deleted:
+            if topic.id not in deleted and self._has_replica(topic):
                 logger.error(
                     "topic %s is missing from the metadata, but was not deleted: its files are kept", topic.name
                 )
@@ -337,6 +337,10 @@ class Replicas:
         async for together in in_slices(names, _SLICE_LENGTH):
             leaving = [name for topic, name in together if self._leave(topic, name, is_deleted=topic.id in deleted)]
             await self._perform(self._logs.deletions(leaving))
+
+    def _has_replica(self, topic: Topic) -> bool:
+        """A deleted topic is remembered until the brokers with replicas confirm; others may learn of it too late."""
+        return any(self._broker_id in one.replicas for one in topic.partitions)
 
     def _leave(self, topic: Topic, name: TopicPartition, *, is_deleted: bool) -> bool:
         """Takes a partition of a topic that is gone out of service; whether its files must go, too."""

@@ -13,10 +13,13 @@ It is the real broker, on a network socket, so any Kafka client in any language 
 whole story; `barnabas.pytest_plugin` brings it to pytest as fixtures.
 """
 
-from barnabas.testing.broker import Broker, BrokerFailed
+from barnabas.testing.broker import Broker
+from barnabas.testing.cluster import Cluster
+from barnabas.testing.cluster_broker import ClusterBroker
 from barnabas.testing.faults import Fault
 from barnabas.testing.groups import GroupMember, ObservedGroup
 from barnabas.testing.records import StoredRecord
+from barnabas.testing.running import BrokerFailed
 from barnabas.testing.values import Record
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode
@@ -25,6 +28,8 @@ __all__ = [
     "ApiKey",
     "Broker",
     "BrokerFailed",
+    "Cluster",
+    "ClusterBroker",
     "ErrorCode",
     "Fault",
     "GroupMember",

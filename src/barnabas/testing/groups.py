@@ -1,14 +1,17 @@
 """Consumer groups as the broker's coordinator knows them, for tests that wait for their consumers."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.broker import app
 from barnabas.client.group.consumer_protocol import decode_assignment
+from barnabas.groups.state import GroupShardState
 from barnabas.groups.transitions import GroupState
+from barnabas.testing.records import Brokers
 from barnabas.wire.errors import KafkaError, MalformedResponse
 
 _LOOK_AGAIN_SECONDS: Final = 0.005
@@ -68,13 +71,13 @@ class GroupCondition:
 
 
 async def wait_for_group(
-    broker: app.Broker, group_id: str, condition: GroupCondition, timeout_seconds: float
+    brokers: Brokers, group_id: str, condition: GroupCondition, timeout_seconds: float
 ) -> ObservedGroup:
     """TimeoutError, with what the group was at the end, when the condition does not hold in time."""
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + timeout_seconds
     while True:
-        group = await observe_group(broker, group_id)
+        group = await observe_group(brokers(), group_id)
         if condition.holds(group):
             return group
         if loop.time() >= give_up_at:
@@ -86,13 +89,10 @@ async def wait_for_group(
         await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
 
-async def observe_group(broker: app.Broker, group_id: str) -> ObservedGroup:
-    """What is known of a group once the groups are loaded."""
-    coordinator = broker.services.groups.coordinator
-    await coordinator.wait_loaded()
-    try:
-        state = coordinator.state_for(group_id)
-    except KafkaError:  # no group was ever used, so their topic does not exist
+async def observe_group(brokers: Sequence[app.Broker], group_id: str) -> ObservedGroup:
+    """What is known of a group once its coordinator has loaded it."""
+    state = await _coordinated(brokers, group_id)
+    if state is None:  # nobody coordinates it: no group was ever used, or its broker does not run
         return ObservedGroup(group_id, GroupState.DEAD.value, (), {}, None)
     found = state.describe(group_id)
     if found is None:
@@ -106,7 +106,16 @@ async def observe_group(broker: app.Broker, group_id: str) -> ObservedGroup:
         GroupMember(one.member_id, one.client_id, one.instance_id, _partitions(one.assignment)) for one in found.members
     )
     assigned = [partition for member in members for partition in member.partitions]
-    return ObservedGroup(group_id, found.state.value, members, committed, _lag(broker, assigned, committed))
+    return ObservedGroup(group_id, found.state.value, members, committed, _lag(brokers, assigned, committed))
+
+
+async def _coordinated(brokers: Sequence[app.Broker], group_id: str) -> GroupShardState | None:
+    for broker in brokers:
+        coordinator = broker.services.groups.coordinator
+        await coordinator.wait_loaded()
+        with suppress(KafkaError):
+            return coordinator.state_for(group_id)
+    return None
 
 
 def _partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
@@ -117,11 +126,12 @@ def _partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
 
 
 def _lag(
-    broker: app.Broker, assigned: Iterable[TopicPartition], committed: Mapping[TopicPartition, Offset]
+    brokers: Sequence[app.Broker], assigned: Iterable[TopicPartition], committed: Mapping[TopicPartition, Offset]
 ) -> int | None:
     lags = []
     for topic, index in {*assigned, *committed}:
-        partition = broker.replicas.get(topic, index)
+        found = (broker.replicas.get(topic, index) for broker in brokers)
+        partition = next((one for one in found if one is not None), None)
         if partition is not None:
             read = committed.get(TopicPartition(topic, index), partition.log_start_offset)
             lags.append(max(0, partition.high_watermark - read))

@@ -80,7 +80,9 @@ def test_broker_that_stopped_by_itself_raises_why(monkeypatch: pytest.MonkeyPatc
     broker = Broker()
     broker.start()
     assert broker._running is not None
-    thread, due_in_slices = broker._running._thread, LogManager.due_in_slices
+    thread, due_in_slices = broker._running.home.thread, LogManager.due_in_slices
+    life = broker._running._life
+    assert life is not None
 
     def fail(manager: LogManager, now_ms: int) -> Iterator[Work | None]:
         if threading.current_thread() is thread:  # the broker of the session may run beside this one
@@ -88,7 +90,7 @@ def test_broker_that_stopped_by_itself_raises_why(monkeypatch: pytest.MonkeyPatc
         return due_in_slices(manager, now_ms)
 
     monkeypatch.setattr(LogManager, "due_in_slices", fail)
-    thread.join()
+    life.result()
     with pytest.raises(BrokerFailed) as failed:
         broker.close()
     assert str(failed.value.__cause__) == "a bug"

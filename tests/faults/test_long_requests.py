@@ -261,15 +261,21 @@ async def _pings_while(work: "asyncio.Task[None]", client: Client) -> int:
     return count
 
 
-def _least_disturbed(directory: Path, scenario: Callable[[Path], Awaitable[dict[str, float]]]) -> dict[str, float]:
-    """The shortest of each longest turn, of as many runs as it takes until none is too long; few at most."""
+def _least_disturbed(
+    directory: Path, scenario: Callable[[Path, set[str]], Awaitable[dict[str, float]]]
+) -> dict[str, float]:
+    """The shortest of each longest turn, of as many runs as it takes until none is too long; few at most.
+
+    A scenario is told what was short enough before, and may leave it out.
+    """
     least: dict[str, float] = {}
     gc.disable()  # a broker's process has limits of its own for it
     try:
         for number in range(TRIES):
-            found = run(scenario(directory / str(number)), patience_seconds=PATIENCE_SECONDS)
+            short = {name for name, seconds in least.items() if seconds < TURN_SECONDS_MAX}
+            found = run(scenario(directory / str(number), short), patience_seconds=PATIENCE_SECONDS)
             print({name: f"{seconds * 1000:.1f} ms" for name, seconds in found.items()})
-            least = {name: min(seconds, least.get(name, seconds)) for name, seconds in found.items()}
+            least |= {name: min(seconds, least.get(name, seconds)) for name, seconds in found.items()}
             if max(least.values()) < TURN_SECONDS_MAX:
                 break
     finally:
@@ -280,7 +286,7 @@ def _least_disturbed(directory: Path, scenario: Callable[[Path], Awaitable[dict[
 def test_nobody_waits_for_a_long_request(tmp_path: Path) -> None:
     in_one_turn = ("more than is read", "protocols")
 
-    async def scenario(directory: Path) -> dict[str, float]:
+    async def scenario(directory: Path, short: set[str]) -> dict[str, float]:
         found = {}
         settings = {"offsets_topic_replication_factor": "1", "offsets_topic_num_partitions": "2"}
         async with served_broker(directory, **settings) as broker, connected(broker) as witness:
@@ -288,6 +294,8 @@ def test_nobody_waits_for_a_long_request(tmp_path: Path) -> None:
             await broker.create("wide", WIDE)
             await broker.ask(ApiKey.FIND_COORDINATOR, 6, key_type=0, coordinator_keys=["g"])
             for name, (api_key, version, values) in LONG.items():
+                if name in short:
+                    continue
                 frame = _frame(api_key, version, values())
                 async with connected(broker) as client:
                     gc.collect()
@@ -305,7 +313,7 @@ def test_nobody_waits_for_the_offsets_of_what_is_deleted(tmp_path: Path) -> None
     """A topic goes whose partitions many groups have committed, and groups with many offsets go."""
     groups = [f"g{number}" for number in range(150)]
 
-    async def scenario(directory: Path) -> dict[str, float]:
+    async def scenario(directory: Path, short: set[str]) -> dict[str, float]:
         found = {}
         settings = {"offsets_topic_replication_factor": "1", "offsets_topic_num_partitions": "2"}
         async with served_broker(directory, **settings) as broker, connected(broker) as client:

@@ -208,7 +208,7 @@ def test_full_disk_refuses_producers_serves_consumers_and_heals(tmp_path: Path, 
         wait_until(lambda: _gauge(broker, "barnabas_log_directory_full") == 0, "the directory has room again")
         wait_until(lambda: json.loads(broker.http("/healthz")[1])["problems"] == [], "all is well")
         side.create_topic("new")
-        assert "raised the leader epochs: records can be produced again" in broker.log_file.read_text()
+        assert "leaders are elected again: records can be produced" in broker.log_file.read_text()
 
         broker.stop()
         broker.start()

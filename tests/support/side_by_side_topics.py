@@ -17,7 +17,7 @@ _IDS_FROM = 10
 
 def _fill(side: Side) -> None:
     if SHOWN not in side.topic_ids:
-        side.create_topic(SHOWN, 3, {"retention.ms": "1000000"})
+        side.create_topic(SHOWN, 3, {"retention.ms": "1000000000"})
         side.produce(SHOWN, batch(4))
 
 

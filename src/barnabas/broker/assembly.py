@@ -125,7 +125,7 @@ async def open_cluster(site: Site) -> Cluster:
     keeper = SessionKeeper(parts.files, log_dirs[0], site.executor)
     membership = Membership(source, seat, parts.random, keeper)
     stack.push_async_callback(membership.leave)
-    await membership.join(known_cluster_id(parts.files, log_dirs))
+    await membership.join(known_cluster_id(parts.files, log_dirs) if source.is_shared else None)
     await membership.load()
     return Cluster(source, membership, history, seat, TopicCreation(seat), Deletions(membership.store, site.node_id))
 

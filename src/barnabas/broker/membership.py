@@ -63,9 +63,9 @@ class Membership:
     # -- at the start --------------------------------------------------------------------------------------------
 
     async def join(self, known_cluster_id: str | None) -> None:
-        """Opens the first session. `known_cluster_id` is the one that the log directories have."""
+        """Opens the first session. A shared store must be that of the cluster that the log directories belong to."""
         session = await self._open()
-        if self._source.is_shared and known_cluster_id is not None:
+        if known_cluster_id is not None:
             await self._require_cluster(session, known_cluster_id)
         await ensure_layout(session)
         self.cluster_id = await ensure_cluster_id(session, self._random)

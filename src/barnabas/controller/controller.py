@@ -122,6 +122,8 @@ class Controller:
                 if self._is_unfinished:
                     await self.topics.finish_interrupted(self.history.image)
                     self._is_unfinished = False
+                if self.problem is not None:
+                    logger.info("leaders are elected again: records can be produced")
                 self.problem = None
             except (SessionLost, DiskFailed) as error:  # what is due is tried again when it is connected
                 self._say(error)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.errors import BarnabasError
-from barnabas.metadata.configs import update_broker_configs, update_topic_configs
+from barnabas.controller.configs import update_broker_configs, update_topic_configs
+from barnabas.controller.watcher import MetadataWatcher
 from barnabas.metadata.identity import register_broker
 from barnabas.metadata.image import (
     BrokerChanged,
@@ -24,7 +25,6 @@ from barnabas.metadata.image import (
     TopicConfigsChanged,
     TopicRemoved,
 )
-from barnabas.metadata.watcher import MetadataWatcher
 from barnabas.metadata.znodes import PartitionState
 from tests.support.metadata_cluster import MetadataCluster, metadata_cluster, registration
 

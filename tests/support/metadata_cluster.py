@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from barnabas.base.clock import ManualClock
-from barnabas.metadata.controllership import Controllership, claim_controller
+from barnabas.controller.controllership import Controllership, claim_controller
+from barnabas.controller.topics import TopicWriter
+from barnabas.controller.watcher import MetadataWatcher
 from barnabas.metadata.embedded import EmbeddedMetadata
 from barnabas.metadata.embedded_session import EmbeddedSession
 from barnabas.metadata.identity import ensure_layout, register_broker
 from barnabas.metadata.table import MemoryTable
-from barnabas.metadata.topics import TopicWriter
-from barnabas.metadata.watcher import MetadataWatcher
 from barnabas.metadata.znodes import BrokerRegistration, Endpoint
 
 

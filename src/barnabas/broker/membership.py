@@ -24,12 +24,12 @@ from barnabas.broker.metadata_source import MetadataSource
 from barnabas.broker.session_file import SessionKeeper
 from barnabas.controller.history import NOWHERE
 from barnabas.controller.seat import ControllerSeat
+from barnabas.controller.watcher import MetadataWatcher
 from barnabas.metadata.current_session import CurrentSession
 from barnabas.metadata.errors import SessionLost, StoreUnreachable
 from barnabas.metadata.foreign_brokers import refuse_foreign_brokers
 from barnabas.metadata.identity import BrokerIdTaken, ensure_cluster_id, ensure_layout, register_broker
 from barnabas.metadata.store import MetadataStore, SessionState
-from barnabas.metadata.watcher import MetadataWatcher
 from barnabas.metadata.znodes import CLUSTER_ID, BrokerRegistration, ClusterId
 
 logger = logging.getLogger(__name__)

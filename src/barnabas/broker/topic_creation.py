@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from barnabas.controller.seat import ControllerSeat
+from barnabas.controller.topics import TopicPlan
 from barnabas.metadata.image import ClusterImage
-from barnabas.metadata.topics import TopicPlan
 from barnabas.wire.apis import ALL_APIS, ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
 

@@ -15,12 +15,12 @@ from barnabas.base.errors import DirectoryLocked
 from barnabas.base.filesystem import LocalFileSystem
 from barnabas.cli.remote import CommandFailed
 from barnabas.client.configs import Resource, ResourceType
-from barnabas.metadata.configs import update_broker_configs, update_topic_configs
-from barnabas.metadata.controllership import claim_controller
+from barnabas.controller.configs import update_broker_configs, update_topic_configs
+from barnabas.controller.controllership import claim_controller
+from barnabas.controller.watcher import MetadataWatcher
 from barnabas.metadata.embedded import EmbeddedMetadata
 from barnabas.metadata.store import MetadataStore
 from barnabas.metadata.table import FILE_NAME
-from barnabas.metadata.watcher import MetadataWatcher
 
 StoredConfigs: TypeAlias = dict[Resource, Mapping[str, str]]
 

@@ -20,9 +20,11 @@ from typing import Final
 
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.ids import TopicPartition
+from barnabas.controller.controllership import Controllership
 from barnabas.controller.elections import Elections
 from barnabas.controller.history import ImageHistory
-from barnabas.metadata.controllership import Controllership
+from barnabas.controller.topics import TopicWriter
+from barnabas.controller.watcher import MetadataWatcher
 from barnabas.metadata.errors import SessionLost
 from barnabas.metadata.image import (
     BrokerChanged,
@@ -34,8 +36,6 @@ from barnabas.metadata.image import (
     TopicRemoved,
 )
 from barnabas.metadata.store import SessionState
-from barnabas.metadata.topics import TopicWriter
-from barnabas.metadata.watcher import MetadataWatcher
 from barnabas.metadata.znodes import BROKER_IDS
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.pausing import in_slices
+from barnabas.controller.controllership import Controllership
 from barnabas.controller.leaders import StateChange, due_states_of
-from barnabas.metadata.controllership import Controllership
 from barnabas.metadata.errors import BadVersion, NoNode
 from barnabas.metadata.image import ClusterImage, Topic
 from barnabas.metadata.store import SetData

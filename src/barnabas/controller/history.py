@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from barnabas.controller.watcher import ImageListener
 from barnabas.metadata.image import Change, ClusterImage, ControllerChanged, PartitionsChanged, TopicChanged
-from barnabas.metadata.watcher import ImageListener
 
 WEIGHT_MAX: Final = 50_000
 """Of all steps that are kept: one for each partition, broker or config that changed."""

@@ -23,10 +23,10 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.tasks import Tasks
 from barnabas.controller.broker_link import BrokerLink
 from barnabas.controller.controller import Controller
+from barnabas.controller.controllership import Controllership, claim_controller
 from barnabas.controller.following import POLL_SECONDS, fetch_image
 from barnabas.controller.history import NOWHERE, ImageHistory
 from barnabas.controller.image_answers import ImageAnswers
-from barnabas.metadata.controllership import Controllership, claim_controller
 from barnabas.metadata.errors import CorruptNode, NoNode, SessionLost
 from barnabas.metadata.image import RegisteredBroker
 from barnabas.metadata.store import MetadataStore, SessionState

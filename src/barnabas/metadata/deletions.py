@@ -4,7 +4,7 @@
 /barnabas/deleted_topics/ID   {"version": 1, "topic": NAME, "brokers": [1, 2]}
 ```
 
-The write that deletes a topic makes the node (`barnabas.metadata.topics`). It is the only leave to remove a partition's
+The write of the controller that deletes a topic makes the node. It is the only leave to remove a partition's
 directory: one whose topic the metadata does not know may be all that is left after the metadata was lost. Each broker
 takes its id out of the node when its directories are renamed durably; the last one removes the node. Without that a
 killed broker could not tell, at its next start, the directory of a deleted topic from one whose metadata is lost.

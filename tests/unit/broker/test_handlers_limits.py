@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from barnabas.metadata.configs import update_topic_configs
+from barnabas.controller.configs import update_topic_configs
 from barnabas.metadata.table import MemoryTable
 from barnabas.wire.apis import APIS, ApiKey
 from barnabas.wire.errors import MalformedRequest

@@ -10,7 +10,7 @@ import pytest
 from barnabas.broker.app import Broker
 from barnabas.broker.settings import BrokerSettings
 from barnabas.cli import main
-from barnabas.metadata.configs import update_broker_configs, update_topic_configs
+from barnabas.controller.configs import update_broker_configs, update_topic_configs
 
 
 def served(directory: Path, work: Callable[[Broker], Coroutine[Any, Any, None]]) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from barnabas.base.clock import ManualClock
 from barnabas.controller.controller import Controller
+from barnabas.controller.controllership import claim_controller
 from barnabas.controller.history import ImageHistory
-from barnabas.metadata.controllership import claim_controller
 from barnabas.metadata.embedded import EmbeddedMetadata
 from barnabas.metadata.embedded_session import EmbeddedSession
 from barnabas.metadata.errors import SessionLost

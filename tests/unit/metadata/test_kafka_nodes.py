@@ -5,10 +5,10 @@
 
 import pytest
 
-from barnabas.metadata.configs import update_broker_configs, update_topic_configs
+from barnabas.controller.configs import update_broker_configs, update_topic_configs
+from barnabas.controller.topics import TopicPlan
 from barnabas.metadata.identity import ProducerIds, next_broker_id
 from barnabas.metadata.paths import parent_of, with_parents
-from barnabas.metadata.topics import TopicPlan
 from barnabas.metadata.znodes import (
     BROKER_SEQUENCE,
     CONTROLLER,

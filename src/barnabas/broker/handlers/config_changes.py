@@ -19,7 +19,7 @@ from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.broker.setting_table import SERVER_SETTINGS, missing_feature
 from barnabas.broker.settings import CONNECTION_LIMITS, check_together, connections_max_from
-from barnabas.metadata.configs import update_broker_configs, update_topic_configs
+from barnabas.controller.configs import update_broker_configs, update_topic_configs
 from barnabas.metadata.image import ClusterImage
 from barnabas.storage.setting_tables import TOPIC_SETTINGS
 from barnabas.wire.errors import ErrorCode, KafkaError

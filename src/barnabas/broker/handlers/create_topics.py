@@ -26,8 +26,8 @@ from barnabas.broker.internal_topics import check_internal_config, internal_defa
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.broker.topic_creation import check_one_replica
-from barnabas.metadata.placement import PARTITIONS_TOGETHER_MAX
-from barnabas.metadata.topics import TopicPlan, alike_name
+from barnabas.controller.placement import PARTITIONS_TOGETHER_MAX
+from barnabas.controller.topics import TopicPlan, alike_name
 from barnabas.storage.directories.directory import CLUSTER_METADATA
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.request_views import CreatableTopic, CreateTopicsRequest

@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import pytest
 
+from barnabas.controller.watcher import MetadataWatcher
 from barnabas.metadata.errors import SessionLost
 from barnabas.metadata.identity import ensure_layout, register_broker
 from barnabas.metadata.store import SessionState, Watch
-from barnabas.metadata.watcher import MetadataWatcher
 from barnabas.metadata.znodes import TOPICS, PartitionState
 from tests.support.metadata_cluster import MetadataCluster, metadata_cluster, registration, run_in_cluster
 

@@ -25,12 +25,12 @@ from uuid import UUID
 from barnabas.base.ids import TopicPartition, topic_name_problem
 from barnabas.base.texts import shortened
 from barnabas.base.uuid import new_uuid
-from barnabas.metadata.controllership import Controllership
+from barnabas.controller.controllership import Controllership
+from barnabas.controller.placement import Replicas, assigned_replicas, check_count, place_replicas
 from barnabas.metadata.deletions import DeletedTopic
 from barnabas.metadata.errors import BadVersion, NodeExists, NoNode, NotEmpty
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.paths import parent_of
-from barnabas.metadata.placement import Replicas, assigned_replicas, check_count, place_replicas
 from barnabas.metadata.store import Create, Delete, MetadataStore, Operation, SetData
 from barnabas.metadata.znodes import (
     PartitionState,

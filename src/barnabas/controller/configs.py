@@ -1,13 +1,13 @@
 """Configs of topics and brokers: read, changed and written back unless another writer changed them meanwhile.
 
-Values are texts; the caller checks them. They reach every broker through its watches on `/config`; the notifications
-that Kafka's brokers follow (`/config/changes`) are not written.
+Values are texts; the caller checks them. They reach every broker with the controller's image; the notifications that
+Kafka's brokers follow (`/config/changes`) are not written.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from barnabas.metadata.controllership import Controllership
+from barnabas.controller.controllership import Controllership
 from barnabas.metadata.errors import BadVersion, NodeExists, NoNode
 from barnabas.metadata.store import Check, Create, Operation, SetData
 from barnabas.metadata.znodes import (

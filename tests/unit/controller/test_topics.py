@@ -9,11 +9,11 @@ from unittest.mock import patch
 import pytest
 
 from barnabas.base.uuid import parse_uuid
+from barnabas.controller import topics as topics_module
 from barnabas.controller.configs import update_broker_configs, update_topic_configs
 from barnabas.controller.controllership import claim_controller
 from barnabas.controller.placement import assigned_replicas, place_replicas
 from barnabas.controller.topics import TopicWriter
-from barnabas.metadata import topics as topics_module
 from barnabas.metadata.deletions import DeletedTopic, Deletions
 from barnabas.metadata.store import Create
 from barnabas.metadata.znodes import PERSISTENT_PATHS, PartitionState

@@ -7,8 +7,8 @@ from unittest.mock import patch
 from uuid import UUID
 
 from barnabas.base.uuid import new_uuid
+from barnabas.controller import topics as topics_module
 from barnabas.metadata import deletions as deletions_module
-from barnabas.metadata import topics as topics_module
 from barnabas.metadata.deletions import DeletedTopic, Deletions
 from barnabas.metadata.store import Create
 from barnabas.metadata.znodes import DELETED_TOPICS

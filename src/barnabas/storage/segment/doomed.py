@@ -29,8 +29,8 @@ class DoomedSegments:
         """Takes segments out of the log, in this order."""
         for segment in leaving:
             self._segments.remove(segment)
+            segment.drop_handles()  # first: a disk that fails in the renaming must not leave them open
             segment.rename(DELETED_SUFFIX)
-            segment.drop_handles()
             self.add(segment, delay_ms)
 
     def add(self, segment: Segment, delay_ms: int) -> None:

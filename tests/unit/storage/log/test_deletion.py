@@ -1,7 +1,10 @@
 """Deletion of a log's oldest records, by request or by retention."""
 
+import errno
+
 import pytest
 
+from barnabas.base.errors import DiskFailed
 from barnabas.storage.log.expiry import delete_due_segments
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.simulated_log import SimulatedLog, code_of, filled, restart, truncate
@@ -42,6 +45,19 @@ def test_deleted_segments_are_renamed_first_and_removed_later(small: SimulatedLo
         remove()
     assert small.names(".deleted") == []
     assert small.log.doomed.take(small.clock.now_ms() + 500) == []
+
+
+def test_segment_whose_renaming_fails_leaves_no_open_file(small: SimulatedLog) -> None:
+    filled(small)
+    small.log.advance_high_watermark(12)
+    next(small.log.segments[0].headers(0))  # its file is open
+    small.log.delete_records_before(9)
+    small.log.flush()
+    small.disk.fail(errno.EIO, operations=["rename"])
+    with pytest.raises(DiskFailed):
+        expire(small)
+    small.log.finish_close()
+    assert small.disk.open_files == 0
 
 
 def test_retention_of_everything_rolls_and_offsets_go_on(small: SimulatedLog) -> None:

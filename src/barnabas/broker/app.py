@@ -246,7 +246,7 @@ class Broker:
 
         stack.push_async_callback(stop_serving)  # last to start, first to stop
         listeners = tuple([await core.server.listen(spec) for spec in settings.config.listeners])
-        registration_of = partial(self._registration, node_id, listeners)
+        registration_of = partial(self._registration, node_id, listeners, logs)
         await cluster.membership.register(registration_of())
         membership_tasks = site.tasks()
         membership_tasks.start(cluster.membership.run(registration_of))
@@ -271,7 +271,8 @@ class Broker:
         )
         return listening.port
 
-    def _registration(self, node_id: int, listeners: tuple[Listener, ...]) -> BrokerRegistration:
+    def _registration(self, node_id: int, listeners: tuple[Listener, ...], logs: LogManager) -> BrokerRegistration:
+        past = logs.registrations.past
         endpoints = [Endpoint(one.name, "PLAINTEXT", one.advertised_host, one.advertised_port) for one in listeners]
         return BrokerRegistration(
             node_id,
@@ -279,6 +280,9 @@ class Broker:
             rack=self.settings.config.broker_rack,
             timestamp_ms=self._parts.clock.now_ms(),
             features={BARNABAS: BARNABAS_VERSIONS},
+            previous_epoch=past.previous_epoch,
+            intact_since=past.intact_since,
+            directory_ids=logs.directories.online_ids,
         )
 
     # -- ending --------------------------------------------------------------------------------------------------

@@ -54,6 +54,7 @@ from barnabas.replication.log_starts import LogStarts
 from barnabas.replication.partition import Partition
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.tick import AppendTick
+from barnabas.replication.workers import perform
 from barnabas.storage.directories.directory import LogDirectory
 from barnabas.storage.directories.manager import LogManager
 from barnabas.storage.directories.opening import OpeningProgress, OpeningReport
@@ -161,6 +162,7 @@ async def open_logs(
         handles=parts.handles,
         flush_seconds=site.flush_seconds,
         workers=parts.log_workers,
+        boot_id=parts.boot_id,
     )
     deleted = await cluster.deletions.load()
     known = KnownPartitions(
@@ -226,7 +228,12 @@ async def start_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
         core.replicas.serve_ungranted(problem)
         core.groups.follow(core.replicas.image)
 
+    async def remember(broker_epoch: int) -> None:
+        for work in logs.remembering(broker_epoch):
+            await perform(work, site.executor)
+
     logs.on_offline = drop
+    cluster.membership.remember = remember
     cluster.membership.on_registered = registered
     cluster.membership.on_lost = resign
     cluster.seat.on_problem = read_only

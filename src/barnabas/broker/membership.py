@@ -14,7 +14,7 @@ The controller is claimed after the registration, when this broker can be asked.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from random import Random
 from typing import Final
@@ -49,6 +49,8 @@ class Membership:
         self.store = CurrentSession()
         self.seat = seat
         self.cluster_id = ""
+        self.remember: Callable[[int], Awaitable[None]] | None = None
+        """Has the log directories remember the broker epoch of a registration, before anything is led in it."""
         self.on_registered: Callable[[int], None] = lambda epoch: None
         """Called with the broker epoch of each registration."""
         self.on_lost: Callable[[], None] = lambda: None
@@ -113,6 +115,8 @@ class Membership:
         if key is not None:
             await self._keeper.write(key)
         epoch = await register_broker(session, registration)
+        if self.remember is not None:
+            await self.remember(epoch)
         self.seat.broker_epoch = epoch
         self.on_registered(epoch)
 

@@ -12,6 +12,7 @@ from random import Random
 
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.filesystem import FileSystem, LocalFileSystem
+from barnabas.base.machine import UNKNOWN_BOOT, boot_id
 from barnabas.broker.authorizer import AllowAll, Authorizer
 from barnabas.broker.metadata_source import MetadataSource
 from barnabas.metadata.table import MemoryTable
@@ -50,8 +51,10 @@ class BrokerParts:
     """None: the metadata is a file in the first log directory, or in ZooKeeper (`zookeeper.connect`)."""
     metadata: MetadataSource | None = None
     """A metadata store that several brokers share, instead of these."""
+    boot_id: str = UNKNOWN_BOOT
+    """Of the machine that `files` are on."""
 
 
 def system_parts() -> BrokerParts:
     """Those of the operating system."""
-    return BrokerParts(LocalFileSystem(), SystemClock(), Random())
+    return BrokerParts(LocalFileSystem(), SystemClock(), Random(), boot_id=boot_id())

@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from barnabas.base.clock import Clock, SystemClock
+from barnabas.base.machine import boot_id
 from barnabas.broker import app
 from barnabas.broker.parts import BrokerParts
 from barnabas.broker.settings import BrokerSettings
@@ -188,7 +189,9 @@ class Broker(Contents):
         home.end()
 
     def _make_parts(self) -> BrokerParts:
-        return BrokerParts(UnsyncedFileSystem(), self._clock, Random(), metadata_table=self._metadata)
+        return BrokerParts(
+            UnsyncedFileSystem(), self._clock, Random(), metadata_table=self._metadata, boot_id=boot_id()
+        )
 
     def _identity(self) -> Mapping[str, str]:
         """Settings that say which broker it is."""

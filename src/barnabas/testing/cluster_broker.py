@@ -6,6 +6,7 @@ from random import Random
 from typing import Protocol
 
 from barnabas.base.clock import Clock
+from barnabas.base.machine import boot_id
 from barnabas.broker import app
 from barnabas.broker.parts import BrokerParts
 from barnabas.metadata.embedded import EmbeddedMetadata
@@ -131,7 +132,14 @@ class ClusterBroker(Broker):
 
     def _make_parts(self) -> BrokerParts:
         self._source = HeldSource(self._cluster.metadata, self._hold)
-        return BrokerParts(UnsyncedFileSystem(), self._clock, Random(), network=self._network, metadata=self._source)
+        return BrokerParts(
+            UnsyncedFileSystem(),
+            self._clock,
+            Random(),
+            network=self._network,
+            metadata=self._source,
+            boot_id=boot_id(),
+        )
 
     def _identity(self) -> Mapping[str, str]:
         return {"node.id": str(self.id)}

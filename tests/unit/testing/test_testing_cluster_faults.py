@@ -93,6 +93,31 @@ def test_broker_that_comes_back_leads_its_partitions_in_a_later_epoch(orders: Cl
     assert images_are_equal(orders)
 
 
+def _leave_and_come_back(leave: Leave) -> Leave:
+    def act(broker: ClusterBroker) -> None:
+        leave(broker)
+        broker.start()
+
+    return act
+
+
+@pytest.mark.parametrize(
+    "come_back",
+    [_leave_and_come_back(ClusterBroker.stop), _leave_and_come_back(ClusterBroker.kill), ClusterBroker.expire_session],
+    ids=["stop", "kill", "expire"],
+)
+def test_broker_that_registers_again_says_that_its_logs_are_intact(orders: Cluster, come_back: Leave) -> None:
+    broker = another(orders, orders.controller)
+    first = image_of(orders.controller).brokers[broker.id]
+    assert (first.previous_epoch, first.intact_since) == (None, None)
+    come_back(broker)
+    second = image_of(orders.controller).brokers[broker.id]
+    assert (second.previous_epoch, second.intact_since) == (first.epoch, first.epoch)
+    come_back(broker)
+    third = image_of(orders.controller).brokers[broker.id]
+    assert (third.previous_epoch, third.intact_since) == (second.epoch, first.epoch)
+
+
 @LEAVING
 def test_another_broker_becomes_the_controller(orders: Cluster, leave: Leave) -> None:
     for number in range(6):

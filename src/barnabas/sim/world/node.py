@@ -72,6 +72,8 @@ class BrokerNode:
         self._stop_asked: asyncio.Event | None = None
         self._ended: asyncio.Event = asyncio.Event()
         self._random = world.random(f"{self.name}/broker")
+        self._boots = 1
+        """How often the host was switched on."""
         self._crash_in_calls: int | None = None
         self._crash_operation: Operation | None = None
         self._crash_pattern = "*"
@@ -127,6 +129,7 @@ class BrokerNode:
         self._world.note("power loss", self.name)
         self._world.network.power_lost(self.name, self.process)
         self.disk = self._prepare(self.disk.crash(loses_all=loses_all))
+        self._boots += 1
         self._die()
 
     async def until_off(self) -> None:
@@ -197,6 +200,7 @@ class BrokerNode:
             make_executor=lambda count: _NoThreads(lambda: self._world.loop.finish_jobs(process)),
             metadata_table=self.table,
             metadata=None if self._zookeeper is None else SimulatedSource(self._zookeeper, self.name),
+            boot_id=f"{self.name}/{self._boots}",
         )
         try:
             async with Broker(BrokerSettings(self._texts()), parts) as broker:

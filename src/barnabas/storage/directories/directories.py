@@ -38,6 +38,10 @@ class LogDirectories:
     def offline(self) -> list[LogDirectory]:
         return [directory for directory in self._all if not directory.is_online]
 
+    @property
+    def online_ids(self) -> tuple[UUID, ...]:
+        return tuple([one.directory_id for one in self.online if one.directory_id is not None])
+
     def require_online(self) -> None:
         if not self.online:
             failures = "; ".join(str(directory.failure) for directory in self._all)

@@ -29,6 +29,7 @@ from barnabas.base.errors import BarnabasError, DiskFailed, DiskFull
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import Offset, SteadyMs, TopicPartition
 from barnabas.base.logs import RepeatedWarning
+from barnabas.base.machine import UNKNOWN_BOOT
 from barnabas.base.metric_table import FLUSH_SECONDS
 from barnabas.base.metrics import Histogram
 from barnabas.base.uuid import new_uuid
@@ -47,6 +48,7 @@ from barnabas.storage.directories.opening import (
     PartitionOpener,
 )
 from barnabas.storage.directories.ownership import Ownership
+from barnabas.storage.directories.registrations import Registrations
 from barnabas.storage.directories.strays import KnownPartitions
 from barnabas.storage.log.flush import FlushPlan
 from barnabas.storage.log.log import Log
@@ -79,6 +81,7 @@ class LogManager:
         workers: Workers | None = None,
         on_offline: OnOffline | None = None,
         flush_seconds: Histogram | None = None,
+        boot_id: str = UNKNOWN_BOOT,
     ) -> None:
         """`flush_seconds` takes the times of flushes, if somebody wants to know."""
         self._files = files
@@ -108,6 +111,7 @@ class LogManager:
                 prepare_point=self._prepare_point,
             )
         self.directories = LogDirectories(files, config)
+        self.registrations = Registrations(files, self.directories, boot_id)
         self._housekeeping = Housekeeping(
             files,
             config,
@@ -202,7 +206,9 @@ class LogManager:
             perform(work)
         self._forget_cleaned()
         self.directories.require_online()
-        return opening.report
+        report = opening.report
+        self.registrations.read(is_whole=not (report.removed_bytes or report.unopened or report.offline))
+        return report
 
     def _forget_cleaned(self) -> None:
         """How far partitions were compacted that are gone."""
@@ -216,7 +222,7 @@ class LogManager:
     def _doom_now(self, directory: LogDirectory, path: str) -> None:
         self._housekeeping.doom(directory, path, self._clock.steady_ms())
 
-    def close(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
+    def close(self) -> None:
         """Closes all logs, in parallel. The jobs that were handed out must have finished (`stop_cleaning` helps).
 
         A directory in which all went well is marked, so that opening it again needs no scan.
@@ -225,11 +231,14 @@ class LogManager:
         unclean: set[str] = set()
         queues = [self._closings(directory, unclean) for directory in self.directories.online]
         self._workers.run(queues, self._config.num_recovery_threads_per_data_dir)
+        if unclean:
+            self.registrations.lost()
         for directory in self.directories.online:
             try:
                 directory.write_all_checkpoints()
                 if directory.path not in unclean and not directory.unopened:
-                    directory.mark_clean(broker_epoch)
+                    broker_epoch = self.registrations.store(directory)
+                    directory.mark_clean(UNKNOWN_BROKER_EPOCH if broker_epoch is None else broker_epoch)
             except DiskFailed as error:
                 logger.error("%s needs recovery at the next start: %s", directory.path, error)
             directory.logs.clear()
@@ -259,6 +268,10 @@ class LogManager:
             yield Job(
                 f"close {log.partition}", run=plan.run, finish=partial(finish, log, plan), failed=partial(failed, log)
             )
+
+    def remembering(self, broker_epoch: int) -> Iterator[Work]:
+        """The broker is registered with this epoch, which its directories remember."""
+        return self.registrations.remembering(broker_epoch, self._on_failure)
 
     # -- creating and deleting -----------------------------------------------------------------------------------
 
@@ -569,6 +582,7 @@ class LogManager:
             for log in directory.logs.values():
                 self.cleaner.cancel(log)
         directory.give_up(error)
+        self.registrations.lost()
         logger.error("%s is offline, its partitions are not served: %s", directory.path, error)
         if self.on_offline is not None:
             self.on_offline(directory)

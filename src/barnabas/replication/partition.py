@@ -152,12 +152,22 @@ class Partition:
         assert self.leader_epoch in (NO_EPOCH, leader_epoch), "another epoch is another leadership"
         if partition_epoch < self.partition_epoch:
             return
+        is_new = self.leader_epoch == NO_EPOCH
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.isr = isr
         self.replicas = replicas
+        if is_new:
+            self._sync_what_was_found()
         self._look_who_is_in_sync()
+
+    def _sync_what_was_found(self) -> None:
+        """What a killed process has written is there, and perhaps not synced though the topic asks for it."""
+        log, now_ms = self._log, self._tick.steady_ms()
+        if log.must_flush(now_ms):
+            self._own_end = log.recovery_point
+            self._settle(now_ms)
 
     def configure(self, config: LogConfig) -> None:
         """The settings of the topic have changed."""

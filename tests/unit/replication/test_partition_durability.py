@@ -26,6 +26,33 @@ async def test_where_the_topic_asks_for_it_nothing_counts_before_it_is_synced() 
 
 
 @scenario
+async def test_what_a_killed_process_has_not_synced_counts_when_it_is_synced() -> None:
+    """A retry finds its batch in the log; so do readers."""
+    killed = LedPartition(flush_messages=1)
+    killed.append()
+    killed.append()
+    await asyncio.sleep(0)
+    killed.simulated.reopen(killed.simulated.disk.kill())
+    led = LedPartition(log=killed.simulated.log, epoch=1)
+    assert (led.flushes_wanted, led.offsets) == (1, (0, 2))
+    retry, fresh = led.wait(1), led.append()
+    await asyncio.sleep(0)
+    assert (retry.outcome, fresh.outcome) == ("waiting", "waiting")
+    led.flush()
+    assert (retry.outcome, fresh.outcome, led.offsets) == ("committed", "committed", (3, 3))
+
+
+@scenario
+async def test_what_a_killed_process_has_not_synced_counts_at_once_where_nobody_asks_for_syncs() -> None:
+    killed = LedPartition()
+    killed.append()
+    await asyncio.sleep(0)
+    killed.simulated.reopen(killed.simulated.disk.kill())
+    led = LedPartition(log=killed.simulated.log, epoch=1)
+    assert (led.flushes_wanted, led.offsets) == (0, (1, 1))
+
+
+@scenario
 async def test_what_is_written_while_a_flush_runs_waits_for_the_next_one() -> None:
     led = LedPartition(flush_messages=1)
     first = led.append()

@@ -175,7 +175,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         process = PROCESS.get()
         if process is not None:
             process.jobs.pop(answer, None)
-        if process is not None:
             process.job_seconds = 0.0
         outcome: Callable[[], None]
         try:
@@ -188,6 +187,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         seconds = 0.0
         if process is not None:
             seconds, process.job_seconds = process.job_seconds or 0.0, None
+            if process.is_dead:  # by what the job itself came upon: nobody waits for it any more
+                return
         if seconds:
             self.call_later(seconds, outcome)
         else:

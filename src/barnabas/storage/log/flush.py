@@ -145,7 +145,7 @@ class Flushing:
         self._epochs = epochs
         self._names = names
         self.messages = 0
-        """Written since the last flush."""
+        """Written since the last flush, also by a process that was killed."""
         self.has_new_names = True
         """Files came or went since the last flush, which must become durable too."""
         self.flushed_ms = clock.steady_ms()

@@ -152,6 +152,7 @@ class Log:
         self._is_untouched = is_whole
         segments.has_changed = False
         self._flushing = Flushing(files, clock, directory, segments, snapshots, epochs, names)
+        self._flushing.messages = max(0, end_offset - recovery_point)
         self.doomed = DoomedSegments(segments, clock)
         self.replacement = Replacement(segments, snapshots, handles, self.doomed, self._flushing)
         self.traffic = TopicTraffic()

@@ -55,6 +55,12 @@ class RegisteredBroker:
             registration.intact_since,
         )
 
+    def is_intact_since(self, broker_epoch: int) -> bool:
+        """Whether nothing is lost of what the broker had written in that earlier registration."""
+        if self.previous_epoch is None or self.intact_since is None:
+            return False
+        return self.intact_since <= broker_epoch <= self.previous_epoch
+
     def endpoint(self, listener: str) -> Endpoint | None:
         for endpoint in self.endpoints:
             if endpoint.listener == listener:

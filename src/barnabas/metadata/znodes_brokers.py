@@ -89,12 +89,6 @@ class BrokerRegistration:
     def is_barnabas(self) -> bool:
         return BARNABAS in self.features
 
-    def is_intact_since(self, broker_epoch: int) -> bool:
-        """Whether nothing is lost of what the broker had written in that earlier registration."""
-        if self.previous_epoch is None or self.intact_since is None:
-            return False
-        return self.intact_since <= broker_epoch <= self.previous_epoch
-
     def encode(self) -> bytes:
         # Host and port on their own are for old clients, which know no listeners.
         plain = next((one for one in self.endpoints if one.security_protocol == "PLAINTEXT"), None)

@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from barnabas.metadata.errors import CorruptNode
+from barnabas.metadata.image import RegisteredBroker
 from barnabas.metadata.znodes import (
     BARNABAS,
     BARNABAS_VERSIONS,
@@ -106,7 +107,6 @@ def test_registration_without_additions_has_the_bytes_it_always_had() -> None:
     assert registration.encode() == REGISTRATION
     assert BrokerRegistration.decode(1, REGISTRATION) == registration
     assert not registration.is_barnabas
-    assert not registration.is_intact_since(3)
 
 
 def test_registration_with_additions_comes_back_whole() -> None:
@@ -134,14 +134,15 @@ def test_registration_with_additions_comes_back_whole() -> None:
 
 
 def test_registration_is_intact_since_epochs_from_the_oldest_to_its_previous_one() -> None:
-    registration = BrokerRegistration(1, ENDPOINTS, previous_epoch=21, intact_since=15)
-    assert [epoch for epoch in range(30) if registration.is_intact_since(epoch)] == list(range(15, 22))
+    broker = RegisteredBroker.of(BrokerRegistration(1, ENDPOINTS, previous_epoch=21, intact_since=15), 25)
+    assert [epoch for epoch in range(30) if broker.is_intact_since(epoch)] == list(range(15, 22))
 
 
 def test_registration_that_lost_data_is_intact_since_none() -> None:
     registration = BrokerRegistration(1, ENDPOINTS, previous_epoch=21)
     assert BrokerRegistration.decode(1, registration.encode()) == registration
-    assert not any(registration.is_intact_since(epoch) for epoch in range(30))
+    broker = RegisteredBroker.of(registration, 25)
+    assert not any(broker.is_intact_since(epoch) for epoch in range(30))
 
 
 @pytest.mark.parametrize(

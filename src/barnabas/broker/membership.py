@@ -28,9 +28,16 @@ from barnabas.controller.watcher import MetadataWatcher
 from barnabas.metadata.current_session import CurrentSession
 from barnabas.metadata.errors import SessionLost, StoreUnreachable
 from barnabas.metadata.foreign_brokers import refuse_foreign_brokers
-from barnabas.metadata.identity import BrokerIdTaken, ensure_cluster_id, ensure_layout, register_broker
+from barnabas.metadata.identity import (
+    BrokerIdTaken,
+    ensure_cluster_id,
+    ensure_layout,
+    register_broker,
+    require_free_id,
+)
 from barnabas.metadata.store import MetadataStore, SessionState
 from barnabas.metadata.znodes import CLUSTER_ID, BrokerRegistration, ClusterId
+from barnabas.metadata.zookeeper.zookeeper_options import SessionKey
 
 logger = logging.getLogger(__name__)
 
@@ -65,10 +72,15 @@ class Membership:
     # -- at the start --------------------------------------------------------------------------------------------
 
     async def join(self, known_cluster_id: str | None) -> None:
-        """Opens the first session. A shared store must be that of the cluster that the log directories belong to."""
+        """Opens the first session. A shared store must be that of the cluster that the log directories belong to.
+
+        Another broker with the same id is noticed here, before anything is written to the log directories.
+        """
         session = await self._open()
         if known_cluster_id is not None:
             await self._require_cluster(session, known_cluster_id)
+        earlier = await self._earlier_key()
+        await require_free_id(session, self.seat.broker_id, None if earlier is None else earlier.session_id)
         await ensure_layout(session)
         self.cluster_id = await ensure_cluster_id(session, self._random)
 
@@ -83,11 +95,15 @@ class Membership:
     async def register(self, registration: BrokerRegistration) -> None:
         assert self._session is not None, "joined before"
         await refuse_foreign_brokers(self._session)
-        earlier = await self._keeper.read() if self._source.is_shared else None
-        if earlier is not None:  # of a life that was killed: this one has the lock of its directories
+        earlier = await self._earlier_key()
+        if earlier is not None:  # this life has the lock of its directories
             with suppress(StoreUnreachable):
                 await self._source.end_session(earlier)
         await self._register(self._session, registration)
+
+    async def _earlier_key(self) -> SessionKey | None:
+        """Of the session of a life that was killed."""
+        return await self._keeper.read() if self._source.is_shared else None
 
     async def _open(self) -> MetadataStore:
         session = self._session = await self._source.session()

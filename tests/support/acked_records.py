@@ -33,6 +33,7 @@ class _Going:
 
     def __init__(self) -> None:
         self._is_over = threading.Event()
+        self._is_abandoned = False
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._go)
 
@@ -52,6 +53,7 @@ class _Going:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_abandoned = error is not None
         self._is_over.set()
         self._thread.join()
         if self._failure is not None and error is None:
@@ -88,7 +90,7 @@ class Writing(_Going):
                 self._producer.produce(self._topic, value, partition=partition, on_delivery=self._delivered)
                 self._sent += 1
                 self._producer.poll(0)
-            left = self._producer.flush(PATIENCE_SECONDS)
+            left = self._producer.flush(0 if self._is_abandoned else PATIENCE_SECONDS)
             assert (left, self._errors) == (0, [])
         finally:
             self._producer.purge()

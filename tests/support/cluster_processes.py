@@ -16,6 +16,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,7 @@ PROGRAM = (sys.executable, "-m", "barnabas.cli.main")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 SESSION_TIMEOUT_MS = 6000
 PATIENCE_SECONDS = 180
+_LOOK_SECONDS = 0.1
 _READY = re.compile(r"is ready on (\S+?:\d+);")
 _SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
@@ -44,7 +46,8 @@ _SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "false",
 }
-_RETRIABLE = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
+RETRIABLE = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
+"""What is answered while there is no controller, or it cannot write: clients ask again."""
 
 
 class BrokerOfCluster:
@@ -94,10 +97,9 @@ class BrokerOfCluster:
         assert not self.is_running, "it runs already"
         self.directory.mkdir(parents=True, exist_ok=True)
         self._said_before = self.log_file.stat().st_size if self.log_file.exists() else 0
-        settings = [part for name, value in self._settings.items() for part in ("--set", f"{name}={value}")]
         with open(self.log_file, "ab") as output:
             self._process = subprocess.Popen(
-                [*PROGRAM, "broker", *self._place, "--listen", self.bootstrap, *settings],
+                [*PROGRAM, "broker", *self._options, "--listen", self.bootstrap],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -157,12 +159,13 @@ class BrokerOfCluster:
 
     def retire(self) -> subprocess.CompletedProcess[str]:
         """The command, which is for a broker that is dead."""
-        command = [*PROGRAM, "broker", "retire", *self._place]
+        command = [*PROGRAM, "broker", "retire", *self._options]
         return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False)
 
     @property
-    def _place(self) -> tuple[str, ...]:
-        return "--data-dir", str(self.data_directory), "--zookeeper", self._zookeeper
+    def _options(self) -> list[str]:
+        settings = [part for name, value in self._settings.items() for part in ("--set", f"{name}={value}")]
+        return ["--data-dir", str(self.data_directory), "--zookeeper", self._zookeeper, *settings]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,13 +223,22 @@ class View:
 
 class ClusterProcesses:
     def __init__(
-        self, directory: Path, zookeeper: str, count: int = 3, settings: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        zookeeper: str,
+        count: int = 3,
+        settings: Mapping[str, str] | None = None,
+        *,
+        has_ids: bool = True,
     ) -> None:
-        """`zookeeper` is HOST:PORT/CHROOT."""
+        """`zookeeper` is HOST:PORT/CHROOT. Without `has_ids` the brokers are given none."""
         self.directory = directory
         self.zookeeper = zookeeper
         self._settings = settings or {}
-        self._brokers = [self.broker(f"broker-{number}", {"node.id": str(number)}) for number in range(1, count + 1)]
+        self._brokers = [
+            self.broker(f"broker-{number}", {"node.id": str(number)} if has_ids else {})
+            for number in range(1, count + 1)
+        ]
 
     def broker(self, name: str, settings: Mapping[str, str]) -> BrokerOfCluster:
         """One more, which the caller starts and ends."""
@@ -253,7 +265,7 @@ class ClusterProcesses:
         return iter(self._brokers)
 
     def __getitem__(self, broker_id: int) -> BrokerOfCluster:
-        return self._brokers[broker_id - 1]
+        return next(broker for broker in self._brokers if broker.id == broker_id)
 
     def start(self) -> None:
         """Every broker that does not run, all at once; paused ones go on."""
@@ -292,6 +304,8 @@ class ClusterProcesses:
 
         def is_so() -> bool:
             nonlocal views
+            if views:
+                time.sleep(_LOOK_SECONDS)  # brokers have better things to do
             awake = self.awake
             try:
                 views = [View.of(broker) for broker in awake]
@@ -311,7 +325,7 @@ class ClusterProcesses:
 
         def is_made() -> bool:
             code = create(by or self.another(), name, partitions)
-            assert code is ErrorCode.NONE or code in _RETRIABLE, code
+            assert code is ErrorCode.NONE or code in RETRIABLE, code
             return code is ErrorCode.NONE
 
         wait_until(is_made, f"topic {name}", PATIENCE_SECONDS)

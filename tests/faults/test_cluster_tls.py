@@ -1,4 +1,4 @@
-"""Broker processes that come into a cluster in other ways: without ids, or to a ZooKeeper that speaks TLS."""
+"""A broker process whose ZooKeeper is reached over TLS: its start, its restart, and the end of its session."""
 
 import ssl
 from collections.abc import Iterator
@@ -19,24 +19,6 @@ __all__ = ["certificate"]
 pytestmark = pytest.mark.slow
 
 PARTITIONS = 4
-
-
-def test_brokers_without_ids_get_new_ones_and_keep_them(zookeeper_server: ZooKeeperServers, tmp_path: Path) -> None:
-    zookeeper = f"{zookeeper_server.connect}/generated-ids"
-    with ClusterProcesses(tmp_path, zookeeper, 2, has_ids=False) as cluster:
-        assert sorted(broker.id for broker in cluster) == [1001, 1002]
-        cluster.create_topic("orders", PARTITIONS)
-        before = cluster.agreed(2)
-        assert [len(before.led_by(broker, "orders")) for broker in cluster] == [2, 2]
-        with Writing(cluster.bootstrap, "orders", PARTITIONS) as writing:
-            writing.wait_for_more()
-            for broker in cluster:
-                broker.kill()
-            cluster.start()
-            after = cluster.agreed(2)
-            assert (after.brokers, after.topic_ids) == (before.brokers, before.topic_ids)
-            writing.wait_for_more()
-        check_records(cluster.bootstrap, "orders", writing.acked)
 
 
 @contextmanager

@@ -204,6 +204,23 @@ def test_second_broker_with_an_id_is_refused(cluster: ClusterProcesses, topic: s
     assert check_whole(cluster, topic, writing) == before
 
 
+def test_second_process_on_one_directory_is_refused_and_leaves_the_key_of_the_session(
+    cluster: ClusterProcesses,
+) -> None:
+    before, key = cluster.agreed(3), cluster[2].session_key
+    second = cluster.broker("second-process", {"node.id": "2"})
+    second.data_directory = cluster[2].data_directory
+    second.begin()
+    try:
+        assert second.wait_ended() == 1
+    finally:
+        second.end()
+
+    assert f"{second.data_directory} is in use by another process" in second.said
+    assert cluster[2].session_key == key
+    assert cluster.agreed(3) == before
+
+
 # Topics
 
 

@@ -68,6 +68,8 @@ class Membership:
         self._session: MetadataStore | None = None
         self._lost = asyncio.Event()
         self._is_leaving = False
+        self._has_kept_key = False
+        """Whether the key in the log directory is that of a session of this life."""
 
     # -- at the start --------------------------------------------------------------------------------------------
 
@@ -130,6 +132,7 @@ class Membership:
         key = self._source.session_key()
         if key is not None:
             await self._keeper.write(key)
+            self._has_kept_key = True
         epoch = await register_broker(session, registration)
         if self.remember is not None:
             await self.remember(epoch)
@@ -188,7 +191,8 @@ class Membership:
         """Ends the session: the controller hears at once that this broker is gone."""
         self._is_leaving = True
         if self._session is not None:
+            can_be_ended = self._session.state is SessionState.CONNECTED
             await self._session.close()
-            if self._source.session_key() is not None:
+            if can_be_ended and self._has_kept_key:  # else the next start needs it, or another process
                 with suppress(DiskFailed):  # a key that is left ends a session that is over
                     await self._keeper.remove()

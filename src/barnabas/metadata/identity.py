@@ -66,6 +66,7 @@ async def next_broker_id(store: MetadataStore, reserved_max: int = RESERVED_BROK
 
 async def require_free_id(store: MetadataStore, broker_id: int, earlier_session_id: int | None) -> None:
     """`BrokerIdTaken` when a broker of this id is registered, unless that is by the session of this one's last life."""
+    await store.sync()  # a server that lags behind may still have what a clean stop has just ended
     stat = await store.exists(f"{BROKER_IDS}/{broker_id}")
     if stat is not None and stat.ephemeral_owner != earlier_session_id:
         raise _taken(broker_id)

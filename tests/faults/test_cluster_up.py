@@ -1,5 +1,7 @@
 """`barnabas up --brokers`: real brokers with a real ZooKeeper, from the start through deaths to Ctrl-C."""
 
+import asyncio
+import fcntl
 import json
 import os
 import re
@@ -13,9 +15,12 @@ from typing import Any
 
 import pytest
 
+from barnabas.base.errors import DirectoryLocked
 from barnabas.base.filesystem import LocalFileSystem
 from barnabas.cli.zookeeper.zookeeper_jars import ZooKeeperProgram
 from barnabas.client.blocking import BlockingClient
+from barnabas.metadata.zookeeper.zookeeper_options import ZooKeeperOptions
+from barnabas.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.support.kafka import wait_until
 
 pytestmark = pytest.mark.slow
@@ -23,7 +28,7 @@ pytestmark = pytest.mark.slow
 COMMAND = (sys.executable, "-m", "barnabas.cli.main")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 STOP_SECONDS_MAX = 120
-READY = re.compile(r"\(3 brokers\) is ready on (\S+); data in ")
+READY = re.compile(r"\(\d brokers?\) is ready on (\S+); data in ")
 ROW = re.compile(r"^ *(\d+)  (\S+) +(\d+)  ready$", re.MULTILINE)
 PARTITIONS = 12
 
@@ -31,11 +36,11 @@ PARTITIONS = 12
 class ClusterProcess:
     """What it says is in `DIRECTORY/out` and `DIRECTORY/err`."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(self, directory: Path, *options: str, count: int = 3) -> None:
         self._out, self._err = directory / "out", directory / "err"
         with open(self._out, "wb") as out, open(self._err, "wb") as err:
             self._process = subprocess.Popen(
-                [*COMMAND, "up", "--brokers", "3", "--data-dir", str(directory / "data"), *options],
+                [*COMMAND, "up", "--brokers", str(count), "--data-dir", str(directory / "data"), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -71,6 +76,10 @@ class ClusterProcess:
     def wait_ended(self) -> int:
         return self._process.wait(STOP_SECONDS_MAX)
 
+    def kill(self) -> None:
+        self._process.kill()
+        self.wait_ended()
+
     def stop(self) -> int:
         self._process.send_signal(signal.SIGINT)
         return self.wait_ended()
@@ -87,8 +96,8 @@ class ClusterProcess:
 
 
 @contextmanager
-def cluster_process(directory: Path, *options: str) -> Iterator[ClusterProcess]:
-    process = ClusterProcess(directory, *options)
+def cluster_process(directory: Path, *options: str, count: int = 3) -> Iterator[ClusterProcess]:
+    process = ClusterProcess(directory, *options, count=count)
     try:
         yield process
     finally:
@@ -102,10 +111,10 @@ def described(bootstrap: str) -> dict[str, Any]:
     return view
 
 
-def is_whole(bootstrap: str) -> bool:
+def is_whole(bootstrap: str, brokers: int = 3) -> bool:
     view = described(bootstrap)
     leads = [broker["leads"] for broker in view["brokers"] if broker["answers"]]
-    return len(leads) == 3 and sum(leads) == view["partitions"] and view["offline"] == []
+    return len(leads) == brokers and sum(leads) == view["partitions"] and view["offline"] == []
 
 
 def test_cluster_survives_kills_and_a_restart(zookeeper_program: ZooKeeperProgram, tmp_path: Path) -> None:
@@ -145,6 +154,72 @@ def read_all(bootstrap: str) -> list[bytes]:
     command = [*COMMAND, "consume", "orders", "--from", "beginning", "-b", bootstrap]
     done = subprocess.run(command, capture_output=True, env=ENVIRONMENT, check=True)
     return sorted(done.stdout.splitlines())
+
+
+def test_brokers_and_zookeeper_stop_in_order_when_the_command_is_killed(
+    zookeeper_program: ZooKeeperProgram, tmp_path: Path
+) -> None:
+    broker, server = tmp_path / "data" / "broker-1" / "data", tmp_path / "data" / "zookeeper" / "node-1"
+    with cluster_process(tmp_path, "--listen", "127.0.0.1:0", count=1) as process:
+        process.wait_ready()
+        assert (is_broker_running(broker), is_server_running(server)) == (True, True)
+        process.kill()
+        wait_until(lambda: not is_broker_running(broker), "the end of the broker")
+        wait_until(lambda: not is_server_running(server), "the end of ZooKeeper")
+    assert (broker / ".kafka_cleanshutdown").exists()
+
+
+def is_broker_running(directory: Path) -> bool:
+    """By the lock that its process has."""
+    try:
+        LocalFileSystem().lock(str(directory / ".lock")).release()
+    except DirectoryLocked:
+        return True
+    return False
+
+
+def is_server_running(directory: Path) -> bool:
+    """By the lock that ZooKeeper's process has inherited."""
+    with open(directory / ".lock", "wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def test_servers_stop_when_the_command_that_runs_zookeeper_is_killed(
+    zookeeper_program: ZooKeeperProgram, tmp_path: Path
+) -> None:
+    with open(tmp_path / "out", "wb") as out:
+        command = [*COMMAND, "zookeeper", "up", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, env=ENVIRONMENT)
+    try:
+        wait_until(lambda: "is ready on" in (tmp_path / "out").read_text(), "ZooKeeper")
+        assert is_server_running(tmp_path / "data" / "node-1")
+    finally:
+        process.kill()
+        process.wait(STOP_SECONDS_MAX)
+    wait_until(lambda: not is_server_running(tmp_path / "data" / "node-1"), "the end of the server")
+
+
+def test_cluster_on_a_zookeeper_that_is_there(zookeeper: ZooKeeperOptions, tmp_path: Path) -> None:
+    where = f"{zookeeper.hosts}{zookeeper.chroot}"
+    with cluster_process(tmp_path, "--listen", "127.0.0.1:0", "--zookeeper", where, count=2) as process:
+        process.wait_ready()
+        assert asyncio.run(children(zookeeper, "/brokers/ids")) == ["1", "2"]
+        wait_until(lambda: is_whole(process.bootstrap, 2), "both brokers")
+        assert process.stop() == 0, process.log[-3000:]
+    assert not (tmp_path / "data" / "zookeeper").exists()
+    assert asyncio.run(children(zookeeper, "/brokers/ids")) == []
+
+
+async def children(options: ZooKeeperOptions, path: str) -> list[str]:
+    store = await ZooKeeperStore.open(options)
+    try:
+        return sorted(await store.children(path))
+    finally:
+        await store.close()
 
 
 def test_crash_loop_of_one_broker_ends_the_cluster_with_the_reason(

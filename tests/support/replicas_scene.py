@@ -8,6 +8,7 @@ from uuid import UUID
 
 from barnabas.base.clock import ManualClock
 from barnabas.metadata.deletions import Deletions
+from barnabas.metadata.errors import SessionLost
 from barnabas.metadata.image import ClusterImage, Partition, Topic, TopicChanged, TopicRemoved
 from barnabas.replication.flushing import Flusher
 from barnabas.replication.replicas import Replicas
@@ -29,8 +30,12 @@ class PlayedDeletions:
     def __init__(self) -> None:
         self.deleted: set[UUID] = set()
         self.confirmed: list[UUID] = []
+        self.is_lost = False
+        """Whether the session is."""
 
     async def recorded(self, topic_ids: Collection[UUID]) -> set[UUID]:
+        if self.is_lost and topic_ids:
+            raise SessionLost("the session is lost")
         return self.deleted & set(topic_ids)
 
     def confirm(self, topic_ids: Iterable[UUID]) -> None:

@@ -43,8 +43,7 @@ from barnabas.metadata.kraft import UNASSIGNED_DIRECTORY, KraftMetadata, KraftPa
 from barnabas.metadata.rebuild import FoundLogs, FoundPartition, rebuild_metadata
 from barnabas.metadata.table import FILE_NAME, replace_table
 from barnabas.storage.checkpoints import CorruptCheckpoint
-from barnabas.storage.directories.directory import LOCK
-from barnabas.storage.directories.meta_properties import META_PROPERTIES, MetaProperties, read_meta_properties
+from barnabas.storage.directories.meta_properties import LOCK, META_PROPERTIES, MetaProperties, read_meta_properties
 
 logger = logging.getLogger(__name__)
 

@@ -28,9 +28,16 @@ from barnabas.controller.watcher import MetadataWatcher
 from barnabas.metadata.current_session import CurrentSession
 from barnabas.metadata.errors import SessionLost, StoreUnreachable
 from barnabas.metadata.foreign_brokers import refuse_foreign_brokers
-from barnabas.metadata.identity import BrokerIdTaken, ensure_cluster_id, ensure_layout, register_broker
+from barnabas.metadata.identity import (
+    BrokerIdTaken,
+    ensure_cluster_id,
+    ensure_layout,
+    register_broker,
+    require_free_id,
+)
 from barnabas.metadata.store import MetadataStore, SessionState
 from barnabas.metadata.znodes import CLUSTER_ID, BrokerRegistration, ClusterId
+from barnabas.metadata.zookeeper.zookeeper_options import SessionKey
 
 logger = logging.getLogger(__name__)
 
@@ -61,14 +68,21 @@ class Membership:
         self._session: MetadataStore | None = None
         self._lost = asyncio.Event()
         self._is_leaving = False
+        self._has_kept_key = False
+        """Whether the key in the log directory is that of a session of this life."""
 
     # -- at the start --------------------------------------------------------------------------------------------
 
     async def join(self, known_cluster_id: str | None) -> None:
-        """Opens the first session. A shared store must be that of the cluster that the log directories belong to."""
+        """Opens the first session. A shared store must be that of the cluster that the log directories belong to.
+
+        Another broker with the same id is noticed here, before anything is written to the log directories.
+        """
         session = await self._open()
         if known_cluster_id is not None:
             await self._require_cluster(session, known_cluster_id)
+        earlier = await self._earlier_key()
+        await require_free_id(session, self.seat.broker_id, None if earlier is None else earlier.session_id)
         await ensure_layout(session)
         self.cluster_id = await ensure_cluster_id(session, self._random)
 
@@ -83,11 +97,15 @@ class Membership:
     async def register(self, registration: BrokerRegistration) -> None:
         assert self._session is not None, "joined before"
         await refuse_foreign_brokers(self._session)
-        earlier = await self._keeper.read() if self._source.is_shared else None
-        if earlier is not None:  # of a life that was killed: this one has the lock of its directories
+        earlier = await self._earlier_key()
+        if earlier is not None:  # this life has the lock of its directories
             with suppress(StoreUnreachable):
                 await self._source.end_session(earlier)
         await self._register(self._session, registration)
+
+    async def _earlier_key(self) -> SessionKey | None:
+        """Of the session of a life that was killed."""
+        return await self._keeper.read() if self._source.is_shared else None
 
     async def _open(self) -> MetadataStore:
         session = self._session = await self._source.session()
@@ -114,6 +132,7 @@ class Membership:
         key = self._source.session_key()
         if key is not None:
             await self._keeper.write(key)
+            self._has_kept_key = True
         epoch = await register_broker(session, registration)
         if self.remember is not None:
             await self.remember(epoch)
@@ -172,7 +191,8 @@ class Membership:
         """Ends the session: the controller hears at once that this broker is gone."""
         self._is_leaving = True
         if self._session is not None:
+            can_be_ended = self._session.state is SessionState.CONNECTED
             await self._session.close()
-            if self._source.session_key() is not None:
+            if can_be_ended and self._has_kept_key:  # else the next start needs it, or another process
                 with suppress(DiskFailed):  # a key that is left ends a session that is over
                     await self._keeper.remove()

@@ -47,8 +47,8 @@ from barnabas.storage.checkpoints import (
     read_offsets,
     read_partition_metadata,
 )
-from barnabas.storage.directories.directory import LOCK, LogDirectory
-from barnabas.storage.directories.meta_properties import META_PROPERTIES, read_meta_properties
+from barnabas.storage.directories.directory import LogDirectory
+from barnabas.storage.directories.meta_properties import LOCK, META_PROPERTIES, read_meta_properties
 from barnabas.storage.directories.recognition import holds_log
 from barnabas.storage.producers.producer_snapshot import SNAPSHOT_SUFFIX, CorruptSnapshot, read_snapshot
 

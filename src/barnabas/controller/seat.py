@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError
@@ -229,12 +229,28 @@ class ControllerSeat:
         return endpoint, version
 
     async def load_from(self, store: MetadataStore) -> bool:
-        """The whole image of the controller, at the start; False when there is none that answers."""
-        try:
-            claim = await self._read_claim(store, asyncio.Event())
+        """The whole image of the controller, at the start; False when there is none that answers.
+
+        One that hangs is not waited for once it has a successor.
+        """
+        while True:
+            news = asyncio.Event()
+            claim = await self._read_claim(store, news)
             if claim is None or claim.broker_id == self.broker_id:
                 return False
-            endpoint, version = await self._endpoint_of(store, claim.broker_id)
+            loading = asyncio.ensure_future(self._load(store, claim.broker_id))
+            changed = asyncio.ensure_future(news.wait())
+            try:
+                await asyncio.wait([loading, changed], return_when=asyncio.FIRST_COMPLETED)
+                if loading.done():
+                    return loading.result()
+            finally:
+                await _end(loading)
+                await _end(changed)
+
+    async def _load(self, store: MetadataStore, controller_id: int) -> bool:
+        try:
+            endpoint, version = await self._endpoint_of(store, controller_id)
             link = BrokerLink(self._network, endpoint.host, endpoint.port, self._client_id)
             try:
                 await fetch_image(link, version, self.history, self.broker_id, self.broker_epoch, _LOAD_SECONDS)
@@ -250,7 +266,7 @@ def _is_deposed(error: KafkaError) -> bool:
     return error.code is ErrorCode.NOT_CONTROLLER
 
 
-async def _end(task: asyncio.Task[None] | None) -> None:
+async def _end(task: asyncio.Future[Any] | None) -> None:
     if task is not None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

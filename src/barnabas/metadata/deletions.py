@@ -22,7 +22,7 @@ from uuid import UUID
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.uuid import parse_uuid, uuid_text
-from barnabas.metadata.errors import BadVersion, CorruptNode, NoNode, SessionLost
+from barnabas.metadata.errors import BadVersion, CorruptNode, NoNode
 from barnabas.metadata.json_node import decode_json, encode_json
 from barnabas.metadata.store import Delete, MetadataStore, Node, Operation, SetData
 from barnabas.metadata.znodes import DELETED_TOPICS, TopicAssignment
@@ -87,16 +87,12 @@ class Deletions:
         return [_decoded(topic_id, node) for topic_id, node in known[excess:]]
 
     async def recorded(self, topic_ids: Collection[UUID]) -> set[UUID]:
-        """Which of these topics the metadata says were deleted: none as long as it cannot be asked."""
+        """Which of these topics the metadata says were deleted. `SessionLost` while it cannot be asked."""
         paths = [DeletedTopic.path_of(topic_id) for topic_id in topic_ids]
         if not paths:
             return set()
-        try:
-            await self._store.sync()  # the image may be ahead of what this session sees
-            nodes = await self._store.get_many(paths)
-        except SessionLost as error:
-            logger.warning("cannot find out which topics were deleted before the next start: %s", error)
-            return set()
+        await self._store.sync()  # the image may be ahead of what this session sees
+        nodes = await self._store.get_many(paths)
         return {topic_id for topic_id, node in zip(topic_ids, nodes, strict=True) if node is not None}
 
     def confirm(self, topic_ids: Iterable[UUID]) -> None:

@@ -21,6 +21,7 @@ from barnabas.base.uuid import new_uuid, uuid_text
 from barnabas.metadata.errors import BadVersion, NodeExists
 from barnabas.metadata.store import Create, MetadataStore, Operation, SetData, ensure_paths
 from barnabas.metadata.znodes import (
+    BROKER_IDS,
     BROKER_SEQUENCE,
     CLUSTER_ID,
     PERSISTENT_PATHS,
@@ -63,15 +64,25 @@ async def next_broker_id(store: MetadataStore, reserved_max: int = RESERVED_BROK
     return (await store.set(BROKER_SEQUENCE, b"")).version + reserved_max
 
 
+async def require_free_id(store: MetadataStore, broker_id: int, earlier_session_id: int | None) -> None:
+    """`BrokerIdTaken` when a broker of this id is registered, unless that is by the session of this one's last life."""
+    await store.sync()  # a server that lags behind may still have what a clean stop has just ended
+    stat = await store.exists(f"{BROKER_IDS}/{broker_id}")
+    if stat is not None and stat.ephemeral_owner != earlier_session_id:
+        raise _taken(broker_id)
+
+
 async def register_broker(store: MetadataStore, registration: BrokerRegistration) -> int:
     """Says that the broker is alive, as long as the session is. The broker's epoch."""
     try:
         await store.create(registration.path, registration.encode(), ephemeral=True)
     except NodeExists:
-        raise BrokerIdTaken(
-            f"broker id {registration.broker_id} is in use by another broker; give each broker its own node.id"
-        ) from None
+        raise _taken(registration.broker_id) from None
     return (await store.get(registration.path)).stat.czxid
+
+
+def _taken(broker_id: int) -> BrokerIdTaken:
+    return BrokerIdTaken(f"broker id {broker_id} is in use by another broker; give each broker its own node.id")
 
 
 class ProducerIds:

@@ -16,14 +16,14 @@ A leadership is a grant of the controller to one registration of this broker (`r
 only replica of a partition may be read in the epoch of its last one (`serve_ungranted`): nobody else can lead it.
 
 A log is a partition's by its topic id, never by its name alone: a topic may have been deleted and made again. Files are
-removed only when the metadata says that the topic was deleted; those of a topic that is merely not there are kept.
+removed only when the metadata says that the topic was deleted (`topic_removal`).
 
 Owner: the broker's event loop.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Final, TypeAlias
@@ -38,13 +38,14 @@ from barnabas.metadata.image import ClusterImage, Topic
 from barnabas.metadata.image import Partition as PartitionImage
 from barnabas.replication.partition import Partition
 from barnabas.replication.tick import AppendTick
-from barnabas.replication.workers import perform
+from barnabas.replication.topic_removal import SLICE_LENGTH, TopicRemoval, names_of
+from barnabas.replication.workers import perform, perform_all
 from barnabas.storage.directories.manager import LogManager
 from barnabas.storage.directories.opening import OpenedLog
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.traffic import TopicTraffic
 from barnabas.storage.settings import LogConfig
-from barnabas.storage.work import Job, Work
+from barnabas.storage.work import Job
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch, NodeEndpoint
 from barnabas.wire.primitives import uuid_of
@@ -54,8 +55,6 @@ logger = logging.getLogger(__name__)
 ConfigOfTopic: TypeAlias = Callable[[ClusterImage, str], LogConfig]
 
 _RETRY_INTERVAL_MS: Final = 5_000
-_SLICE_LENGTH: Final = 64
-"""Partitions that are looked at before others have their turn: two or three milliseconds."""
 _SURVIVED_FROM: Final = 2
 """Partitions are created in epoch 0, and the start after that, which may find that a crash came before their logs,
 gives them epoch 1. From the next one on they were led, so that they had logs."""
@@ -89,7 +88,7 @@ class Replicas:
         self._truncating: set[TopicPartition] = set()
         self._retry_ms: SteadyMs = 0
         self._config_of_topic = config_of_topic
-        self._deletions = deletions
+        self._removal = TopicRemoval(broker_id, logs, deletions, workers)
         self._workers = workers
         self._partitions: dict[tuple[str, int], Partition] = {}
         self.traffic: dict[str, TopicTraffic] = {}
@@ -233,19 +232,19 @@ class Replicas:
             if self.image.topics.get(name) is not topic or name in unserved
         ]
         gone = _gone(self.image, image)
-        deleted = await self._deletions.recorded([topic.id for topic in gone])
-        await self._remove(gone, deleted)
-        await self._evict(changed)
+        await self._withdraw(gone)
+        deleted = await self._removal.remove(gone, self.image, image)
+        await self._removal.evict(changed)
         await self._create(image, changed)
         partitions = ((topic, one) for topic in changed for one in topic.partitions)
-        async for together in in_slices(partitions, _SLICE_LENGTH):
+        async for together in in_slices(partitions, SLICE_LENGTH):
             for topic, one in together:
                 self._lead_as_of_now(topic, one.index)
         await self._configure(image)
         self.image = image
         self._is_started = True
         self._found.clear()
-        self._deletions.confirm(topic.id for topic in gone if topic.id in deleted and not self._may_hold(topic))
+        self._removal.confirm(deleted)
         async with self._applied:
             self._applied.notify_all()
 
@@ -320,60 +319,23 @@ class Replicas:
             if one.leader == self._broker_id
         }
 
-    async def _perform(self, works: Iterable[Work]) -> None:
-        async with asyncio.TaskGroup() as group:
-            for work in works:
-                group.create_task(perform(work, self._workers))
-
-    async def _remove(self, topics: Collection[Topic], deleted: Collection[UUID]) -> None:
-        """A topic that is not there, though nobody has deleted it, is only not served: its metadata may come back."""
-        for topic in topics:
-            self.traffic.pop(topic.name, None)
-            if topic.id not in deleted and self._has_replica(topic):
-                logger.error(
-                    "topic %s is missing from the metadata, but was not deleted: its files are kept", topic.name
-                )
-        names = ((topic, name) for topic in topics for name in _names(topic))
-        async for together in in_slices(names, _SLICE_LENGTH):
-            leaving = [name for topic, name in together if self._leave(topic, name, is_deleted=topic.id in deleted)]
-            await self._perform(self._logs.deletions(leaving))
-
-    def _has_replica(self, topic: Topic) -> bool:
-        """A deleted topic is remembered until the brokers with replicas confirm; others may learn of it too late."""
-        return any(self._broker_id in one.replicas for one in topic.partitions)
-
-    def _leave(self, topic: Topic, name: TopicPartition, *, is_deleted: bool) -> bool:
-        """Takes a partition of a topic that is gone out of service; whether its files must go, too."""
-        self._unserved.pop(name, None)
-        self._uncreated.discard(name)
-        self._stop_serving(name)
-        if not is_deleted:
-            return False
-        self._logs.directories.forget_lost(name)
-        holder = self._logs.directories.holder(name)
-        return holder is not None and holder.topic_ids.get(name) == topic.id
-
-    async def _evict(self, topics: Iterable[Topic]) -> None:
-        """What is left of earlier topics of these names, whose removal has failed, is set aside once more."""
-        names = ((topic, name) for topic in topics for name in _names(topic))
-        async for together in in_slices(names, _SLICE_LENGTH):
-            strays = [name for topic, name in together if self._is_of_another(topic, name)]
-            await self._perform(self._logs.deletions(strays, is_stray=True))
-
-    def _is_of_another(self, topic: Topic, name: TopicPartition) -> bool:
-        holder = self._logs.directories.holder(name)
-        return holder is not None and holder.topic_ids.get(name, topic.id) != topic.id
-
-    def _may_hold(self, topic: Topic) -> bool:
-        return self._logs.directories.may_hold(topic.id, _names(topic))
+    async def _withdraw(self, topics: Iterable[Topic]) -> None:
+        """Takes topics that are gone out of service."""
+        names = (name for topic in topics for name in names_of(topic))
+        async for together in in_slices(names, SLICE_LENGTH):
+            for name in together:
+                self.traffic.pop(name.topic, None)
+                self._unserved.pop(name, None)
+                self._uncreated.discard(name)
+                self._stop_serving(name)
 
     async def _create(self, image: ClusterImage, topics: Iterable[Topic]) -> None:
         """Makes the logs that are missing. One for which there is no room now is `retry`'s."""
         refusals: dict[TopicPartition, BarnabasError] = {}
         emptied: list[TopicPartition] = []
         missing = (one for topic in topics for one in self._creations(image, topic, refusals))
-        async for together in in_slices(missing, _SLICE_LENGTH):
-            await self._perform([creation for _, creation, _ in together])
+        async for together in in_slices(missing, SLICE_LENGTH):
+            await perform_all((creation for _, creation, _ in together), self._workers)
             for name, creation, is_new in together:
                 if isinstance(creation.error, DiskFull):
                     self._uncreated.add(name)
@@ -420,12 +382,18 @@ class Replicas:
                 refusals[name] = error
 
     def retry(self, now_ms: SteadyMs) -> None:
-        """Looks again at partitions without a log, now and then: it may be open by now, or there may be room for it."""
-        if not self._unserved or now_ms < self._retry_ms or self.image is not self._coming:
+        """Looks again at partitions without a log, now and then: it may be open by now, or there may be room for it.
+
+        And at topics of which it could not be asked whether they were deleted.
+        """
+        is_due = self._unserved or self._removal.is_undecided
+        if not is_due or now_ms < self._retry_ms or self.image is not self._coming:
             return
         self._retry_ms = now_ms + _RETRY_INTERVAL_MS
         unserved = self._unserved.items()
-        if any(name in self._uncreated or self._log_of(name, topic_id) is not None for name, topic_id in unserved):
+        if self._removal.is_undecided or any(
+            name in self._uncreated or self._log_of(name, topic_id) is not None for name, topic_id in unserved
+        ):
             self.follow(replace(self.image))  # a copy, so that those who wait for changes see a new one
 
     def _log_of(self, name: TopicPartition, topic_id: UUID) -> Log | None:
@@ -512,7 +480,7 @@ class Replicas:
         else:
             return
         topics = (image.topics[name] for name in names if name in image.topics)
-        async for together in in_slices(topics, _SLICE_LENGTH):
+        async for together in in_slices(topics, SLICE_LENGTH):
             for topic in together:
                 config = self._config_of_topic(image, topic.name)
                 for one in topic.partitions:
@@ -531,7 +499,3 @@ def _gone(before: ClusterImage, after: ClusterImage) -> list[Topic]:
     return [
         topic for topic in before.topics.values() if (now := after.topics.get(topic.name)) is None or now.id != topic.id
     ]
-
-
-def _names(topic: Topic) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, index) for index in range(len(topic.partitions))]

@@ -1,6 +1,7 @@
 """Jobs of the storage layer, run by the event loop that owns the logs: the blocking part in a worker thread."""
 
 import asyncio
+from collections.abc import Iterable
 from concurrent.futures import Executor
 
 from barnabas.base.errors import DiskFailed
@@ -22,3 +23,10 @@ async def perform(work: Work, workers: Executor) -> None:
             return
         due.finish()
         due = due.following()
+
+
+async def perform_all(works: Iterable[Work], workers: Executor) -> None:
+    """As many at once as there are workers."""
+    async with asyncio.TaskGroup() as group:
+        for work in works:
+            group.create_task(perform(work, workers))

@@ -6,7 +6,14 @@ import random
 import pytest
 
 from barnabas.base.uuid import parse_uuid
-from barnabas.metadata.identity import BrokerIdTaken, ProducerIds, ensure_cluster_id, next_broker_id, register_broker
+from barnabas.metadata.identity import (
+    BrokerIdTaken,
+    ProducerIds,
+    ensure_cluster_id,
+    next_broker_id,
+    register_broker,
+    require_free_id,
+)
 from barnabas.metadata.table import MemoryTable
 from tests.support.metadata_cluster import MetadataCluster, metadata_cluster, registration, run_in_cluster
 
@@ -51,6 +58,18 @@ def test_broker_id_in_use_is_refused_and_epochs_grow() -> None:
         assert epochs == sorted(set(epochs))
 
     asyncio.run(main())
+
+
+def test_broker_id_in_use_is_noticed_before_the_registration() -> None:
+    async def scenario(cluster: MetadataCluster) -> None:
+        owner = (await cluster.session.get(registration(1).path)).stat.ephemeral_owner
+        for session_id in (None, owner + 1):
+            with pytest.raises(BrokerIdTaken, match=r"broker id 1 is in use by another broker"):
+                await require_free_id(cluster.session, 1, session_id)
+        await require_free_id(cluster.session, 1, owner)
+        await require_free_id(cluster.session, 2, None)
+
+    run_in_cluster(scenario)
 
 
 def test_generated_broker_ids_are_above_the_reserved_ones_and_new() -> None:

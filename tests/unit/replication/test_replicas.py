@@ -14,7 +14,7 @@ from barnabas.metadata.image import BrokerChanged, RegisteredBroker
 from barnabas.metadata.image import Partition as PartitionImage
 from barnabas.metadata.znodes import Endpoint
 from barnabas.replication.partition import Partition
-from barnabas.replication.replicas import _SLICE_LENGTH
+from barnabas.replication.topic_removal import SLICE_LENGTH
 from barnabas.wire.errors import ErrorCode, KafkaError
 from barnabas.wire.leaders import NO_LEADER, LeaderAndEpoch, NodeEndpoint
 from tests.support.led_partition import Told
@@ -190,13 +190,13 @@ async def test_log_that_is_made_for_an_image_that_is_old_by_then_is_not_led() ->
 @scenario
 async def test_leadership_that_goes_while_the_first_image_is_brought_about_ends_at_once() -> None:
     scene = ReplicasScene()
-    for index in range(2 * _SLICE_LENGTH):
+    for index in range(2 * SLICE_LENGTH):
         scene.manager.create(TopicPartition("orders", index), ORDERS_ID, scene.config)
-    image = scene.with_topics(topic(*(led(index) for index in range(2 * _SLICE_LENGTH))))
+    image = scene.with_topics(topic(*(led(index) for index in range(2 * SLICE_LENGTH))))
     applying = asyncio.ensure_future(scene.replicas.apply(image))
     while (partition := scene.replicas.get("orders", 0)) is None:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0)
-    assert scene.replicas.get("orders", 2 * _SLICE_LENGTH - 1) is None, "the others have their turn later"
+    assert scene.replicas.get("orders", 2 * SLICE_LENGTH - 1) is None, "the others have their turn later"
     moved = image.topics["orders"].with_partitions([led(0, leader=OTHER, epoch=1)])
     scene.replicas.follow(scene.with_topics(moved))
     assert partition.is_closed
@@ -221,6 +221,56 @@ async def test_deleted_topic_is_not_served_from_the_moment_on_and_its_files_foll
     await scene.until_served(gone)
     assert scene.manager.get(ORDERS) is None
     assert scene.deletions.confirmed == [ORDERS_ID]
+    await scene.stop()
+
+
+@scenario
+async def test_topic_that_was_deleted_while_the_session_is_lost_is_removed_when_there_is_another() -> None:
+    scene = ReplicasScene()
+    scene.run()
+    await scene.apply(scene.with_topics(topic()))
+    scene.deletions.deleted.add(ORDERS_ID)
+    scene.deletions.is_lost = True
+    await scene.apply(scene.without("orders"))
+    assert scene.manager.get(ORDERS) is not None
+    await retried(scene, 0)
+    assert scene.manager.get(ORDERS) is not None
+    assert scene.deletions.confirmed == []
+
+    scene.deletions.is_lost = False
+    await retried(scene, 60_000)
+    assert scene.manager.get(ORDERS) is None
+    assert scene.deletions.confirmed == [ORDERS_ID]
+    scene.replicas.retry(120_000)
+    assert scene.replicas.coming is scene.replicas.image, "nothing is left to look at"
+    await scene.stop()
+
+
+async def retried(scene: ReplicasScene, now_ms: int) -> None:
+    scene.replicas.retry(now_ms)
+    again = scene.replicas.coming
+    assert again is not scene.replicas.image
+    await scene.until_served(again)
+
+
+@scenario
+async def test_topic_made_again_while_the_session_is_lost_takes_nothing_of_the_old_one() -> None:
+    """Whether the old one was deleted is for the next start: its files are set aside, and the record stays."""
+    scene = ReplicasScene()
+    scene.run()
+    await scene.apply(scene.with_topics(topic()))
+    send(scene.replicas.find("orders", 0))
+    await asyncio.sleep(0)
+    scene.deletions.deleted.add(ORDERS_ID)
+    scene.deletions.is_lost = True
+    await scene.apply(scene.without("orders"))
+    await scene.apply(scene.with_topics(topic(topic_id=OTHER_ID)))
+    after = scene.replicas.find(OTHER_ID.bytes, 0)
+    assert after.end_offset == 0
+    scene.deletions.is_lost = False
+    await scene.apply(scene.with_topics(topic(name="more", topic_id=UUID(int=3))))
+    assert scene.replicas.find("orders", 0) is after
+    assert scene.deletions.confirmed == []
     await scene.stop()
 
 

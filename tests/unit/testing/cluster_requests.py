@@ -1,20 +1,27 @@
 """Requests to one broker of a cluster, whoever the controller is, and looks at what all brokers know."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 from uuid import UUID
 
 from barnabas.broker import app
 from barnabas.controller.broker_link import BrokerLink
 from barnabas.metadata.image import ClusterImage, Partition
 from barnabas.net.sockets import SocketNetwork
-from barnabas.testing import Broker, Cluster, ClusterBroker
+from barnabas.testing import Cluster, ClusterBroker
 from barnabas.wire.apis import ALL_APIS, ApiKey
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages import Message
 
 TOPIC_RESOURCE = 2
+
+
+class Broker(Protocol):
+    """One of this process, or a process of its own."""
+
+    @property
+    def bootstrap(self) -> str: ...
 
 
 def ask(broker: Broker, api: ApiKey, values: Mapping[str, Any], seconds: float = 30) -> Message:
@@ -48,8 +55,10 @@ def delete(broker: Broker, name: str) -> ErrorCode:
     return ErrorCode(answer.responses[0].error_code)
 
 
-def grow(broker: Broker, name: str, partitions: int) -> ErrorCode:
-    topics = [{"name": name, "count": partitions, "assignments": None}]
+def grow(broker: Broker, name: str, partitions: int, placed_on: Sequence[int] | None = None) -> ErrorCode:
+    """`placed_on` has a broker for each new partition."""
+    assignments = None if placed_on is None else [{"broker_ids": [one]} for one in placed_on]
+    topics = [{"name": name, "count": partitions, "assignments": assignments}]
     answer = ask(broker, ApiKey.CREATE_PARTITIONS, {"topics": topics, "timeout_ms": 10_000, "validate_only": False})
     return ErrorCode(answer.results[0].error_code)
 

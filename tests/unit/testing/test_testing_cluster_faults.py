@@ -1,5 +1,6 @@
 """Brokers of a cluster stop, die, pause, lose their sessions or each other: the others go on, and they come back."""
 
+import asyncio
 import socket
 import threading
 import time
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from barnabas.broker.app import STOP_GRACE_SECONDS
+from barnabas.controller import seat
 from barnabas.metadata.znodes import DELETED_TOPICS
 from barnabas.testing import Cluster, ClusterBroker
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -369,6 +371,32 @@ def test_paused_controller_is_deposed_when_its_session_expires(orders: Cluster) 
 
     assert orders.controller is now
     assert served(old).running.cluster.seat.controller is None
+    assert images_are_equal(orders)
+    assert all_values(orders) == NUMBERS
+
+
+def test_start_does_not_wait_for_a_paused_controller_that_has_a_successor(
+    orders: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = orders.controller
+    starting = another(orders, old)
+    starting.stop()
+    asked = threading.Event()
+
+    async def never_answered(*_: object) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    with ThreadPoolExecutor(1) as threads:
+        old.pause()
+        with monkeypatch.context() as patch:
+            patch.setattr(seat, "fetch_image", never_answered)
+            started = threads.submit(starting.start)
+            assert asked.wait(60)
+        old.expire_session()
+        started.result(60)
+    assert led_by(orders, "orders", starting) != []
+    old.resume()
     assert images_are_equal(orders)
     assert all_values(orders) == NUMBERS
 

@@ -29,10 +29,10 @@ def broker(
 
     Example: barnabas broker --config server.properties
     """
-    from barnabas.cli.broker.serving import run_broker, start_log
-
     if context.invoked_subcommand is not None:
         return
+    from barnabas.cli.broker.serving import run_broker, start_log
+
     start_log(log_format, log_level)
     given = parse_assignments(settings or [], "--set")
     made = make_settings(listen, data_dir, given, config, zookeeper=zookeeper, defaults={})

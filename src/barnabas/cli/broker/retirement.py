@@ -9,7 +9,7 @@ from barnabas.base.filesystem import FileSystem
 from barnabas.broker.session_file import SESSION_FILE, read_session_file, remove_session_file
 from barnabas.metadata.zookeeper.session_end import end_session
 from barnabas.metadata.zookeeper.zookeeper_options import ZooKeeperOptions
-from barnabas.storage.directories.directory import LOCK
+from barnabas.storage.directories.meta_properties import LOCK
 
 
 async def retire_broker(files: FileSystem, options: ZooKeeperOptions, directory: str) -> bool:

@@ -1,7 +1,7 @@
 """One broker of a local cluster as a process of its own.
 
 It writes one line to standard output, when it is ready; everything else is its log, on standard error. It has a session
-of its own, so that Ctrl-C is for the command that started it. A crash of that command leaves it running.
+of its own, so that Ctrl-C is for the command that started it. When that command dies, it stops.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from barnabas.cli.death_watch import DeathWatch
 from barnabas.cli.local_cluster.cluster_directory import LocalBroker
 
 PROGRAM: Final = (sys.executable, "-m", "barnabas.cli.main")
@@ -56,6 +57,7 @@ class BrokerChild:
             limit=_LINE_BYTES_MAX,
             start_new_session=True,
         )
+        self._death_watch = DeathWatch(self._process.pid)
 
     async def wait_ended(self) -> int:
         """Hands on what it says until it ends; its status, negative for a signal."""
@@ -65,6 +67,7 @@ class BrokerChild:
         assert process.stderr is not None
         await asyncio.gather(self._read_ready(process.stdout), self._read_log(process.stderr))
         status = await process.wait()
+        self._death_watch.end()
         self._process = None
         return status
 

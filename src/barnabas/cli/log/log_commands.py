@@ -287,7 +287,7 @@ def _say_repaired(report: "RepairReport", changes: "list[Change] | None", *, is_
 
 def _is_in_use(target: "Target") -> bool:
     """Asks the kernel who holds the lock, without taking it: a broker that starts now must not find it taken."""
-    from barnabas.storage.directories.directory import LOCK
+    from barnabas.storage.directories.meta_properties import LOCK
 
     if target.log_directory is None:
         return False
@@ -309,7 +309,7 @@ def _is_in_use(target: "Target") -> bool:
 
 def _lock(target: "Target", dry_run: bool) -> Lock | None:
     """Keeps brokers out while the directory is repaired; a rehearsal only makes sure that none is in."""
-    from barnabas.storage.directories.directory import LOCK
+    from barnabas.storage.directories.meta_properties import LOCK
 
     if target.log_directory is None:
         return None

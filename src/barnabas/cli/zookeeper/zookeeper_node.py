@@ -1,4 +1,7 @@
-"""One ZooKeeper server as a process of this machine: its configuration, its start, its end."""
+"""One ZooKeeper server as a process of this machine: its configuration, its start, its end.
+
+It does not outlive the process that started it.
+"""
 
 import fcntl
 import os
@@ -14,6 +17,7 @@ from typing import Final
 from barnabas.base.addresses import address_text
 from barnabas.base.errors import DirectoryLocked
 from barnabas.base.properties import render_properties
+from barnabas.cli.death_watch import DeathWatch
 from barnabas.cli.zookeeper.zookeeper_jars import ZooKeeperProgram
 
 _MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -73,12 +77,16 @@ class ZooKeeperNode:
         self._directory = directory
         self._members = members
         self._process: subprocess.Popen[bytes] | None = None
+        self._death_watch: DeathWatch | None = None
         self.address = address
         self.log_file = directory / "server.log"
 
     @property
     def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        if self._process is not None and self._process.poll() is None:
+            return True
+        self._end_death_watch()
+        return False
 
     @property
     def pid(self) -> int:
@@ -99,6 +107,7 @@ class ZooKeeperNode:
 
     def start(self) -> None:
         """Returns before it is ready. `DirectoryLocked` when a server uses the directory already."""
+        self._end_death_watch()
         data = self._directory / "data"
         data.mkdir(parents=True, exist_ok=True)
         class_path = os.pathsep.join(map(str, self._program.jars))
@@ -114,6 +123,7 @@ class ZooKeeperNode:
                 start_new_session=True,  # Ctrl-C is for the command, which then stops its servers
                 pass_fds=[lock],
             )
+            self._death_watch = DeathWatch(self._process.pid)
 
     def ask(self, word: bytes) -> bytes:
         """The answer to one of ZooKeeper's four-letter words; nothing, if there is none."""
@@ -134,6 +144,7 @@ class ZooKeeperNode:
         if self._process is not None:
             try:
                 self._process.wait(_STOP_SECONDS_MAX)
+                self._end_death_watch()
             except subprocess.TimeoutExpired:
                 self.kill()
 
@@ -141,6 +152,12 @@ class ZooKeeperNode:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            self._end_death_watch()
+
+    def _end_death_watch(self) -> None:
+        if self._death_watch is not None:
+            self._death_watch.end()
+            self._death_watch = None
 
     @contextmanager
     def _locked(self) -> Iterator[int]:

@@ -8,8 +8,7 @@ DIR/node-N/server.log       warnings and errors since the last start
 ```
 
 Node N listens for clients on the given port plus N - 1; on free ports, when that is 0. The ports on which the nodes of
-an ensemble talk to each other are free ones, new at every start. A crash of this process leaves servers running, which
-keep their ports.
+an ensemble talk to each other are free ones, new at every start.
 """
 
 import os

@@ -46,6 +46,7 @@ from barnabas.storage.checkpoints import (
     write_offsets,
 )
 from barnabas.storage.directories.meta_properties import (
+    LOCK,
     META_PROPERTIES,
     MetaProperties,
     read_meta_properties,
@@ -56,7 +57,6 @@ from barnabas.storage.log.log import Log
 
 logger = logging.getLogger(__name__)
 
-LOCK: Final = ".lock"
 CLUSTER_METADATA: Final = TopicPartition("__cluster_metadata", 0)
 
 _SET_ASIDE: Final = re.compile(r"(?P<partition>.+-\d+)\.\w+-(?P<reason>delete|future|stray)")

@@ -22,6 +22,8 @@ from barnabas.base.uuid import parse_uuid, uuid_text
 from barnabas.storage.checkpoints import CorruptCheckpoint
 
 META_PROPERTIES: Final = "meta.properties"
+LOCK: Final = ".lock"
+"""The file beside it, which is locked while a process uses the directory."""
 
 _VERSION: Final = "1"
 _OLD_VERSION: Final = "0"

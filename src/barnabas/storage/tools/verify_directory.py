@@ -23,8 +23,8 @@ from barnabas.storage.checkpoints import (
     CorruptCheckpoint,
     read_offsets,
 )
-from barnabas.storage.directories.directory import CLUSTER_METADATA, LOCK, LogDirectory, parse_partition
-from barnabas.storage.directories.meta_properties import META_PROPERTIES, read_meta_properties
+from barnabas.storage.directories.directory import CLUSTER_METADATA, LogDirectory, parse_partition
+from barnabas.storage.directories.meta_properties import LOCK, META_PROPERTIES, read_meta_properties
 from barnabas.storage.directories.recognition import holds_log
 from barnabas.storage.tools.findings import Finding, Findings
 from barnabas.storage.tools.verify import PartitionReport, partition_log_bytes, verify_partition

@@ -19,6 +19,7 @@ from barnabas.metadata.image import (
     TopicConfigsChanged,
     TopicRemoved,
 )
+from barnabas.wire.steps import finish
 
 BROKERS = 4
 names = st.sampled_from(["a", "b", "c"])
@@ -62,7 +63,7 @@ def fetch(broker: ImageHistory, controller: ImageHistory) -> None:
     """One answer of the controller, as it was when the broker had asked."""
     found = controller.since(broker.place)
     if found is None:
-        broker.restart(controller.place, controller.image.as_changes())
+        broker.restart(controller.place, finish(broker.image.replaced_by(controller.image.as_changes())))
     else:
         broker.follow(broker.place, controller.place, found)
 

@@ -94,11 +94,11 @@ class ImageHistory:
         assert before == self.place, f"changes behind {before} do not follow {self.place}"
         self._take(after, changes)
 
-    def restart(self, place: Place, changes: Iterable[Change]) -> None:
-        """A whole image takes the place of this one. What is equal in both stays the same object."""
+    def restart(self, place: Place, image: ClusterImage) -> None:
+        """A whole image takes the place of this one (`ClusterImage.replaced_by`)."""
         self._steps.clear()
         self._weight = 0
-        self._move(place, self.image.replaced_by(changes))
+        self._move(place, image)
 
     # -- for those who follow --------------------------------------------------------------------------------------
 

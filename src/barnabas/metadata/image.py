@@ -4,10 +4,10 @@
 thing that changed, once for the whole run; brokers, topics and partitions that stayed are shared between images.
 
 Lookups are dictionary or tuple accesses: nothing is copied or searched for a request. Readers must not change the
-mappings.
+mappings. An image knows which topics differ from the one before it: following a change costs nothing for all others.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
@@ -219,6 +219,14 @@ Change: TypeAlias = (
 )
 
 
+class _Origin(NamedTuple):
+    """What the topics of an image were made of."""
+
+    topics: Mapping[str, Topic]
+    changed: Sequence[str]
+    """The names of those that differ."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
     controller_id: int | None = None
@@ -227,6 +235,7 @@ class ClusterImage:
     topics_by_id: Mapping[UUID, Topic] = field(default_factory=dict)
     topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     broker_configs: Mapping[int | None, Mapping[str, str]] = field(default_factory=dict)
+    origin: _Origin | None = field(default=None, compare=False, repr=False)
 
     def broker(self, broker_id: int) -> RegisteredBroker | None:
         return self.brokers.get(broker_id)
@@ -258,6 +267,20 @@ class ClusterImage:
     def configs_of_broker(self, broker_id: int | None) -> Mapping[str, str]:
         """None gives the defaults for every broker."""
         return self.broker_configs.get(broker_id, _NOTHING)
+
+    def topics_changed_since(self, before: "ClusterImage") -> Sequence[str]:
+        """The names of the topics that came, went or differ. It is a search only if that was not the image before."""
+        if self.topics is before.topics:
+            return ()
+        if self.origin is not None and self.origin.topics is before.topics:
+            return self.origin.changed
+        names = {**before.topics, **self.topics}
+        return [name for name in names if before.topics.get(name) is not self.topics.get(name)]
+
+    def topics_gone_since(self, before: "ClusterImage") -> list[Topic]:
+        """The topics that no longer exist, even if others have their names now."""
+        pairs = ((before.topics.get(name), self.topics.get(name)) for name in self.topics_changed_since(before))
+        return [old for old, new in pairs if old is not None and (new is None or new.id != old.id)]
 
     def apply(self, changes: Iterable[Change]) -> "ClusterImage":
         """The next image; this one when nothing is different."""
@@ -306,10 +329,11 @@ class ClusterImage:
 class _CopyOnWrite(Generic[_Key, _Value]):
     """A mapping that is copied at its first change."""
 
-    __slots__ = ("_own", "current")
+    __slots__ = ("_own", "before", "changed", "current")
 
     def __init__(self, before: Mapping[_Key, _Value]) -> None:
-        self.current = before
+        self.before = self.current = before
+        self.changed: dict[_Key, None] = {}
         self._own: dict[_Key, _Value] | None = None
 
     def put(self, key: _Key, value: _Value | None) -> bool:
@@ -318,6 +342,7 @@ class _CopyOnWrite(Generic[_Key, _Value]):
             return False
         if self._own is None:
             self.current = self._own = dict(self.current)
+        self.changed[key] = None
         if value is None:
             del self._own[key]
         else:
@@ -370,6 +395,7 @@ class _Draft:
         return self.image()
 
     def image(self) -> ClusterImage:
+        before = self._before
         image = ClusterImage(
             controller_id=self.controller_id,
             brokers=self.brokers.current,
@@ -377,12 +403,13 @@ class _Draft:
             topics_by_id=self.topics_by_id.current,
             topic_configs=self.topic_configs.current,
             broker_configs=self.broker_configs.current,
+            origin=_Origin(self.topics.before, list(self.topics.changed)) if self.topics.changed else before.origin,
         )
-        is_same = self.controller_id == self._before.controller_id and all(
-            getattr(image, name) is getattr(self._before, name)
+        is_same = self.controller_id == before.controller_id and all(
+            getattr(image, name) is getattr(before, name)
             for name in ("brokers", "topics", "topic_configs", "broker_configs")
         )
-        return self._before if is_same else image
+        return before if is_same else image
 
     def _replace_topic(self, name: str, topic: Topic | None) -> bool:
         old = self.topics.current.get(name)

@@ -65,7 +65,7 @@ def fetch(broker: ImageHistory, controller: ImageHistory) -> None:
     if found is None:
         broker.restart(controller.place, finish(broker.image.replaced_by(controller.image.as_changes())))
     else:
-        broker.follow(broker.place, controller.place, found)
+        broker.follow(broker.place, controller.place, *broker.image.follow(found))
 
 
 @given(st.lists(steps, max_size=60), st.sampled_from([3, 20, 1000]))
@@ -77,7 +77,7 @@ def test_every_broker_comes_to_the_controllers_image(script: list[tuple[str, obj
     for action, argument in script:
         match action, argument:
             case "publish", list(published):
-                controller.publish(published)
+                controller.publish(*controller.image.follow(published))
                 known[controller.place] = controller.image
             case "fetch", int(number):
                 if brokers[number] is not controller:

@@ -55,13 +55,16 @@ async def take_answer(history: ImageHistory, since: Place, answer: Message) -> N
         changes = await finish_in_turns(changes_in(answer), _STEPS_TOGETHER)
     except UNREADABLE as problem:
         raise MalformedResponse(f"the image of the cluster cannot be read: {problem}") from None
-    whole = await finish_in_turns(history.image.replaced_by(changes), _STEPS_TOGETHER) if answer.is_whole else None
+    if answer.is_whole:
+        image = await finish_in_turns(history.image.replaced_by(changes), _STEPS_TOGETHER)
+    else:
+        image, changes = await finish_in_turns(history.image.follow_in_steps(changes), _STEPS_TOGETHER)
     if _is_late(history, since, place):
         return
-    if whole is not None:
-        history.restart(place, whole)
+    if answer.is_whole:
+        history.restart(place, image)
     else:
-        history.follow(since, place, changes)
+        history.follow(since, place, image, changes)
 
 
 def _is_late(history: ImageHistory, since: Place, place: Place) -> bool:

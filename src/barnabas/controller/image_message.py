@@ -31,8 +31,8 @@ from barnabas.wire.steps import Steps
 from barnabas.wire.values import Values
 
 _NO_ID: Final = -1
-_BLOCK_LENGTH: Final = 256
-"""Partitions of a block, which is written at once: some 0.2 ms."""
+_BLOCK_LENGTH: Final = 128
+"""Partitions of a block, which is written at once: less than a millisecond."""
 _LISTS: Final = ("replicas", "adding", "removing", "isr", "isr_epochs", "elr", "elr_epochs")
 """The fields of a partition that are lists."""
 

@@ -22,7 +22,7 @@ from barnabas.metadata.znodes import (
     PartitionState,
     ReplicaAssignment,
 )
-from barnabas.wire.steps import Steps
+from barnabas.wire.steps import Steps, finish
 
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__barnabas_group_history"}
@@ -287,9 +287,17 @@ class ClusterImage:
         return self.follow(changes)[0]
 
     def follow(self, changes: Iterable[Change]) -> tuple["ClusterImage", list[Change]]:
-        """The next image, and those of the changes that made a difference."""
+        """The next image, and what of the changes made a difference."""
+        return finish(self.follow_in_steps(changes))
+
+    def follow_in_steps(self, changes: Iterable[Change]) -> Steps[tuple["ClusterImage", list[Change]]]:
+        """The same with a pause after each change."""
         draft = _Draft(self)
-        made = [change for change in changes if draft.apply(change)]
+        made: list[Change] = []
+        for change in changes:
+            if (difference := draft.apply(change)) is not None:
+                made.append(difference)
+            yield
         return draft.image(), made
 
     def replaced_by(self, changes: Iterable[Change]) -> Steps["ClusterImage"]:
@@ -297,12 +305,12 @@ class ClusterImage:
 
         What it has in common with this one stays the same object.
         """
-        whole = yield from _Draft(ClusterImage()).apply_in_steps(changes)
+        whole, _ = yield from ClusterImage().follow_in_steps(changes)
         gone: list[Change] = [BrokerRemoved(broker_id) for broker_id in self.brokers if broker_id not in whole.brokers]
         gone += [TopicRemoved(name) for name in self.topics if name not in whole.topics]
         gone += [TopicConfigsChanged(name, {}) for name in self.topic_configs if name not in whole.topic_configs]
         gone += [BrokerConfigsChanged(owner, {}) for owner in self.broker_configs if owner not in whole.broker_configs]
-        image = yield from _Draft(self).apply_in_steps(chain(gone, whole.as_changes()))
+        image, _ = yield from self.follow_in_steps(chain(gone, whole.as_changes()))
         return image
 
     def as_changes(self) -> Iterator[Change]:
@@ -364,35 +372,38 @@ class _Draft:
         self.topic_configs = _CopyOnWrite(image.topic_configs)
         self.broker_configs = _CopyOnWrite(image.broker_configs)
 
-    def apply(self, change: Change) -> bool:
-        """Whether that made a difference."""
+    def apply(self, change: Change) -> Change | None:
+        """What of the change made a difference: of a topic that was known, the partitions that are others."""
         match change:
             case TopicChanged(topic):
-                return self._replace_topic(topic.name, topic)
+                known = self.topics.current.get(topic.name)
+                if known is None or known.id != topic.id or len(known.partitions) != len(topic.partitions):
+                    return change if self._replace_topic(topic.name, topic) else None
+                pairs = zip(known.partitions, topic.partitions, strict=True)
+                changed = tuple([new for old, new in pairs if old != new])
+                if not changed:
+                    return None
+                self._replace_topic(topic.name, known.with_partitions(changed))
+                return PartitionsChanged(topic.name, topic.id, changed)
             case PartitionsChanged(name, topic_id, partitions):
                 known = self.topics.current.get(name)
                 if known is None or known.id != topic_id:
-                    return False
-                return self._replace_topic(name, known.with_partitions(partitions))
+                    return None
+                is_other = self._replace_topic(name, known.with_partitions(partitions))
             case TopicRemoved(name):
-                return self._replace_topic(name, None)
+                is_other = self._replace_topic(name, None)
             case BrokerChanged(broker):
-                return self.brokers.put(broker.id, broker)
+                is_other = self.brokers.put(broker.id, broker)
             case BrokerRemoved(broker_id):
-                return self.brokers.put(broker_id, None)
+                is_other = self.brokers.put(broker_id, None)
             case TopicConfigsChanged(name, configs):
-                return self.topic_configs.put(name, configs or None)
+                is_other = self.topic_configs.put(name, configs or None)
             case BrokerConfigsChanged(owner, configs):
-                return self.broker_configs.put(owner, configs or None)
+                is_other = self.broker_configs.put(owner, configs or None)
             case ControllerChanged(controller_id):
-                before, self.controller_id = self.controller_id, controller_id
-                return before != controller_id
-
-    def apply_in_steps(self, changes: Iterable[Change]) -> Steps[ClusterImage]:
-        for change in changes:
-            self.apply(change)
-            yield
-        return self.image()
+                is_other = self.controller_id != controller_id
+                self.controller_id = controller_id
+        return change if is_other else None
 
     def image(self) -> ClusterImage:
         before = self._before
@@ -417,7 +428,8 @@ class _Draft:
             return False
         self.topics.put(name, topic)
         # A name may come back with another id, and an id belongs to the last topic that had it.
-        if old is not None and self.topics_by_id.current.get(old.id) is old:
+        is_renumbered = old is not None and (topic is None or topic.id != old.id)
+        if old is not None and is_renumbered and self.topics_by_id.current.get(old.id) is old:
             self.topics_by_id.put(old.id, None)
         if topic is not None:
             self.topics_by_id.put(topic.id, topic)

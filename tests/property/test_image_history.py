@@ -19,6 +19,7 @@ from barnabas.metadata.image import (
     TopicConfigsChanged,
     TopicRemoved,
 )
+from barnabas.wire.steps import finish
 
 BROKERS = 4
 names = st.sampled_from(["a", "b", "c"])
@@ -62,9 +63,9 @@ def fetch(broker: ImageHistory, controller: ImageHistory) -> None:
     """One answer of the controller, as it was when the broker had asked."""
     found = controller.since(broker.place)
     if found is None:
-        broker.restart(controller.place, controller.image.as_changes())
+        broker.restart(controller.place, finish(broker.image.replaced_by(controller.image.as_changes())))
     else:
-        broker.follow(broker.place, controller.place, found)
+        broker.follow(broker.place, controller.place, *broker.image.follow(found))
 
 
 @given(st.lists(steps, max_size=60), st.sampled_from([3, 20, 1000]))
@@ -76,7 +77,7 @@ def test_every_broker_comes_to_the_controllers_image(script: list[tuple[str, obj
     for action, argument in script:
         match action, argument:
             case "publish", list(published):
-                controller.publish(published)
+                controller.publish(*controller.image.follow(published))
                 known[controller.place] = controller.image
             case "fetch", int(number):
                 if brokers[number] is not controller:

@@ -176,3 +176,25 @@ def test_replacing_one_topic_shares_all_others() -> None:
     assert [name for name in before.topics if after.topics[name] is not before.topics[name]] == ["t5"]
     assert before.brokers is after.brokers
     assert after.topics_by_id[topics[5].id].partitions[0].replicas == (2,)
+
+
+@given(st.lists(st.lists(changes, max_size=3), max_size=6))
+def test_difference_of_two_images_is_that_of_their_topics(runs: list[list[Change]]) -> None:
+    """Of neighbours, which know it, and of any others, whose topics are compared; also backwards."""
+    images = [ClusterImage()]
+    for run in runs:
+        images.append(images[-1].apply(run))
+    for before in images:
+        for after in images:
+            changed = after.topics_changed_since(before)
+            assert len(changed) == len(set(changed))
+            differ = {name for name in NAMES if before.topics.get(name) is not after.topics.get(name)}
+            assert differ <= set(changed)
+            assert all(name in differ or before.topics.get(name) == after.topics.get(name) for name in changed)
+            gone = {
+                topic.name
+                for topic in before.topics.values()
+                if topic.name not in after.topics or after.topics[topic.name].id != topic.id
+            }
+            assert [one.name for one in after.topics_gone_since(before)] == [name for name in changed if name in gone]
+            assert gone <= set(changed)

@@ -100,7 +100,7 @@ class Groups:
         await self.coordinator.keep_sweeping(self._sweep_interval_ms)
 
     def follow(self, image: ClusterImage) -> None:
-        gone = {name: topic.id for name, topic in self._image.topics.items() if topic.id not in image.topics_by_id}
+        gone = {topic.name: topic.id for topic in image.topics_gone_since(self._image)}
         self._image = image  # also of a broker that stops: `run` waits for an image other than this
         if self._is_closed:
             return

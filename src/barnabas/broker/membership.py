@@ -92,7 +92,7 @@ class Membership:
         if not await self.seat.load_from(self._session):
             await self._session.sync()  # a server that lags behind would have us take topics for deleted
             image = await MetadataWatcher(self._session).load()
-            self.seat.history.restart(NOWHERE, image.as_changes())
+            self.seat.history.restart(NOWHERE, image)
 
     async def register(self, registration: BrokerRegistration) -> None:
         assert self._session is not None, "joined before"

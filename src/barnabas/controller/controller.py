@@ -30,6 +30,7 @@ from barnabas.metadata.image import (
     BrokerChanged,
     BrokerRemoved,
     Change,
+    ClusterImage,
     PartitionsChanged,
     Topic,
     TopicChanged,
@@ -87,19 +88,19 @@ class Controller:
         """On the image as it is: the brokers that died with the last controller lead nothing any more."""
         names = await self.controllership.store.children(BROKER_IDS)
         gone = [broker for broker in self.history.image.brokers if str(broker) not in names]
-        self._publish([BrokerRemoved(broker) for broker in gone])
+        self._publish(*self.history.image.follow([BrokerRemoved(broker) for broker in gone]))
         try:
             await self._hold_elections()
         except DiskFailed as error:
             self._say(error)
 
-    def _publish(self, changes: Sequence[Change]) -> None:
+    def _publish(self, image: ClusterImage, changes: Sequence[Change]) -> None:
         """The image is the next one now; what follows from it is decided soon."""
         removed = [self.history.image.topics.get(one.name) for one in changes if isinstance(one, TopicRemoved)]
         self._elections.forget(
             TopicPartition(topic.name, one.index) for topic in removed if topic is not None for one in topic.partitions
         )
-        self.history.publish(changes)
+        self.history.publish(image, changes)
         for change in changes:
             match change:
                 case TopicChanged(topic):

@@ -12,7 +12,7 @@ from typing import Final
 from barnabas.base.ids import TopicPartition
 from barnabas.base.pausing import in_slices
 from barnabas.controller.controllership import Controllership
-from barnabas.controller.leaders import StateChange, due_states_of
+from barnabas.controller.leaders import StateChange, due_state
 from barnabas.metadata.errors import BadVersion, NoNode
 from barnabas.metadata.image import ClusterImage, Topic
 from barnabas.metadata.store import SetData
@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 _TOGETHER_MAX: Final = 500
 """Fits into one `multi` of ZooKeeper, and takes the event loop some milliseconds."""
+_LOOKED_AT_TOGETHER: Final = 500
 
 
 class Elections:
@@ -39,15 +40,19 @@ class Elections:
 
         Returns what was written. NOT_CONTROLLER when another broker is the controller now.
         """
-        due = (
-            change
-            for topic in topics
-            for change in due_states_of(topic, image.brokers, self._controllership.epoch, brokers)
-            if self._is_new(change)
-        )
         written: list[StateChange] = []
-        async for together in in_slices(due, _TOGETHER_MAX):
-            written += await self._write(together)
+        due: list[StateChange] = []
+        partitions = ((topic, one) for topic in topics for one in topic.partitions)
+        async for together in in_slices(partitions, _LOOKED_AT_TOGETHER):
+            for topic, one in together:
+                change = due_state(topic, one, image.brokers, self._controllership.epoch, brokers)
+                if change is not None and self._is_new(change):
+                    due.append(change)
+            while len(due) >= _TOGETHER_MAX:
+                written += await self._write(due[:_TOGETHER_MAX])
+                del due[:_TOGETHER_MAX]
+        if due:
+            written += await self._write(due)
         for change in written:
             self._written[change.partition] = change.version + 1
         offline = [change.partition for change in written if change.state.leader == NO_LEADER]

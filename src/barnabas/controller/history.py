@@ -14,7 +14,7 @@ Old steps are dropped when they hold many changes: an image that is whole is sho
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.controller.watcher import ImageListener
@@ -81,24 +81,24 @@ class ImageHistory:
     def begin_epoch(self, controller_epoch: int, controller_id: int) -> None:
         """This broker is the controller now, and what it publishes next follows what it has."""
         assert controller_epoch > self.place.controller_epoch, f"{controller_epoch} is not newer than {self.place}"
-        self._take(Place(controller_epoch, 0), [ControllerChanged(controller_id)])
+        self._take(Place(controller_epoch, 0), *self.image.follow([ControllerChanged(controller_id)]))
 
-    def publish(self, changes: Iterable[Change]) -> None:
-        """The next image, if that is another one."""
-        self._take(Place(self.place.controller_epoch, self.place.position + 1), changes)
+    def publish(self, image: ClusterImage, changes: Sequence[Change]) -> None:
+        """The next image, and the changes that made it of the one that there is (`ClusterImage.follow`)."""
+        self._take(Place(self.place.controller_epoch, self.place.position + 1), image, changes)
 
     # -- as a follower ---------------------------------------------------------------------------------------------
 
-    def follow(self, before: Place, after: Place, changes: Iterable[Change]) -> None:
+    def follow(self, before: Place, after: Place, image: ClusterImage, changes: Sequence[Change]) -> None:
         """What the controller said comes behind the place that this image has."""
         assert before == self.place, f"changes behind {before} do not follow {self.place}"
-        self._take(after, changes)
+        self._take(after, image, changes)
 
-    def restart(self, place: Place, changes: Iterable[Change]) -> None:
-        """A whole image takes the place of this one. What is equal in both stays the same object."""
+    def restart(self, place: Place, image: ClusterImage) -> None:
+        """A whole image takes the place of this one (`ClusterImage.replaced_by`)."""
         self._steps.clear()
         self._weight = 0
-        self._move(place, self.image.replaced_by(changes))
+        self._move(place, image)
 
     # -- for those who follow --------------------------------------------------------------------------------------
 
@@ -115,11 +115,10 @@ class ImageHistory:
                 return [change for one in reversed(changes) for change in one]
         return None
 
-    def _take(self, after: Place, changes: Iterable[Change]) -> None:
-        image, made = self.image.follow(changes)
-        if not made and after.controller_epoch == self.place.controller_epoch:
+    def _take(self, after: Place, image: ClusterImage, changes: Sequence[Change]) -> None:
+        if not changes and after.controller_epoch == self.place.controller_epoch:
             return
-        step = _Step(self.place, after, tuple(made), sum(map(_weight_of, made)))
+        step = _Step(self.place, after, tuple(changes), sum(map(_weight_of, changes)))
         self._steps.append(step)
         self._weight += step.weight
         while self._weight > self._weight_max:

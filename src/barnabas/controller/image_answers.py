@@ -24,7 +24,8 @@ from barnabas.wire.steps import finish_in_turns
 from barnabas.wire.values import write_values_in_steps
 
 _KEPT_MAX: Final = 64
-_STEPS_TOGETHER: Final = 64
+_STEPS_TOGETHER: Final = 8
+"""A step is a topic, or a block of some hundred partitions."""
 
 
 class _Key(NamedTuple):

@@ -2,11 +2,15 @@
 
 The message has an array for each kind of thing, in which the order of the changes is kept; what is in one array does
 not depend on another. Who reads a version that lacks a field has its default: nothing is known about it.
+
+Partitions are given for all versions: as messages, and as blocks of columns. The writer takes what its version has.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, islice, pairwise, repeat
 from typing import Any, Final
 
+from barnabas.base.named_tuples import new_tuple
 from barnabas.metadata.image import (
     BrokerChanged,
     BrokerConfigsChanged,
@@ -23,15 +27,21 @@ from barnabas.metadata.image import (
     TopicRemoved,
 )
 from barnabas.metadata.znodes import Endpoint
+from barnabas.wire.steps import Steps
 from barnabas.wire.values import Values
 
 _NO_ID: Final = -1
+_BLOCK_LENGTH: Final = 128
+"""Partitions of a block, which is written at once: less than a millisecond."""
+_LISTS: Final = ("replicas", "adding", "removing", "isr", "isr_epochs", "elr", "elr_epochs")
+"""The fields of a partition that are lists."""
 
 
 def values_of(changes: Iterable[Change]) -> dict[str, Any]:
     """The arrays of an answer."""
     arrays: dict[str, list[Values]] = {"brokers": [], "topics": [], "topic_configs": [], "broker_configs": []}
-    values: dict[str, Any] = {**arrays}
+    partitions: list[Sequence[Partition]] = []
+    values: dict[str, Any] = {**arrays, "blocks": _block_values(chain.from_iterable(partitions))}
     for change in changes:
         match change:
             case BrokerChanged(broker):
@@ -40,8 +50,10 @@ def values_of(changes: Iterable[Change]) -> dict[str, Any]:
                 arrays["brokers"].append({"broker_id": broker_id, "epoch": _NO_ID, "rack": None, "endpoints": ()})
             case TopicChanged(topic):
                 arrays["topics"].append(_topic_values(topic.name, topic.id, topic.partitions, is_whole=True))
-            case PartitionsChanged(name, topic_id, partitions):
-                arrays["topics"].append(_topic_values(name, topic_id, partitions, is_whole=False))
+                partitions.append(topic.partitions)
+            case PartitionsChanged(name, topic_id, changed):
+                arrays["topics"].append(_topic_values(name, topic_id, changed, is_whole=False))
+                partitions.append(changed)
             case TopicRemoved(name):
                 arrays["topics"].append(_topic_values(name, None, (), is_whole=True))
             case TopicConfigsChanged(name, configs):
@@ -60,6 +72,7 @@ def whole_values_of(image: ClusterImage) -> dict[str, Any]:
         "controller_id": _NO_ID if image.controller_id is None else image.controller_id,
         "brokers": map(_broker_values, image.brokers.values()),
         "topics": (_topic_values(one.name, one.id, one.partitions, is_whole=True) for one in image.topics.values()),
+        "blocks": _block_values(chain.from_iterable(one.partitions for one in image.topics.values())),
         "topic_configs": (
             {"name": name, "configs": _config_values(configs)} for name, configs in image.topic_configs.items()
         ),
@@ -70,24 +83,37 @@ def whole_values_of(image: ClusterImage) -> dict[str, Any]:
     }
 
 
-def changes_in(answer: Any) -> Iterator[Change]:
-    """What an answer says, in any version of the message."""
-    yield ControllerChanged(None if answer.controller_id == _NO_ID else answer.controller_id)
+def changes_in(answer: Any) -> Steps[list[Change]]:
+    """What an answer says, in any version of the message, with pauses. ValueError when its columns do not fit."""
+    changes: list[Change] = [ControllerChanged(None if answer.controller_id == _NO_ID else answer.controller_id)]
     for broker in answer.brokers:
-        yield BrokerRemoved(broker.broker_id) if broker.epoch == _NO_ID else BrokerChanged(_broker(broker))
+        changes.append(BrokerRemoved(broker.broker_id) if broker.epoch == _NO_ID else BrokerChanged(_broker(broker)))
+        yield
+    in_blocks: list[Partition] = []
+    for block in getattr(answer, "blocks", ()):
+        in_blocks += _block(block)
+        yield
+    rest = iter(in_blocks)
     for topic in answer.topics:
-        if topic.topic_id is None:
-            yield TopicRemoved(topic.name)
-            continue
-        partitions = tuple([_partition(one) for one in topic.partitions])
-        if topic.is_whole:
-            yield TopicChanged(Topic(topic.name, topic.topic_id, partitions))
-        else:
-            yield PartitionsChanged(topic.name, topic.topic_id, partitions)
+        changes.append(_topic_change(topic, rest))
+        yield
     for one in answer.topic_configs:
-        yield TopicConfigsChanged(one.name, _configs(one.configs))
+        changes.append(TopicConfigsChanged(one.name, _configs(one.configs)))
+        yield
     for one in answer.broker_configs:
-        yield BrokerConfigsChanged(None if one.broker_id == _NO_ID else one.broker_id, _configs(one.configs))
+        owner = None if one.broker_id == _NO_ID else one.broker_id
+        changes.append(BrokerConfigsChanged(owner, _configs(one.configs)))
+        yield
+    return changes
+
+
+def _topic_change(topic: Any, rest: Iterator[Partition]) -> Change:
+    if topic.topic_id is None:
+        return TopicRemoved(topic.name)
+    partitions = _partitions(topic, rest)
+    if topic.is_whole:
+        return TopicChanged(Topic(topic.name, topic.topic_id, partitions))
+    return PartitionsChanged(topic.name, topic.topic_id, partitions)
 
 
 def _broker_values(broker: RegisteredBroker) -> Values:
@@ -121,8 +147,58 @@ def _topic_values(name: str, topic_id: Any, partitions: Sequence[Partition], *, 
         "name": name,
         "topic_id": topic_id,
         "is_whole": is_whole,
-        "partitions": (_partition_values(one) for one in partitions),
+        "partition_count": len(partitions),
+        "partitions": map(_partition_values, partitions),
     }
+
+
+def _partitions(topic: Any, rest: Iterator[Partition]) -> tuple[Partition, ...]:
+    """Those of a topic: its own messages, or the next ones of the blocks."""
+    if hasattr(topic, "partitions"):
+        return tuple([_partition(one) for one in topic.partitions])
+    partitions = tuple(islice(rest, topic.partition_count))
+    if len(partitions) != topic.partition_count:
+        raise ValueError(f"{topic.name} has {topic.partition_count} partitions, and the blocks have no more of them")
+    return partitions
+
+
+def _block_values(partitions: Iterable[Partition]) -> Iterator[Values]:
+    iterator = iter(partitions)
+    while together := list(islice(iterator, _BLOCK_LENGTH)):
+        columns = dict(zip(Partition._fields, zip(*together, strict=True), strict=True))
+        minimums = [_NO_ID if one is None else one for one in columns["min_insync_replicas"]]
+        values: dict[str, Any] = {**columns, "min_insync_replicas": minimums}
+        for name in _LISTS:
+            values[f"{name}_counts"], values[name] = _flattened(columns[name])
+        yield values
+
+
+def _flattened(lists: Sequence[tuple[int, ...]]) -> tuple[Sequence[int], Sequence[int]]:
+    """Their lengths, or the one that all of them have; and their numbers."""
+    if not any(lists):
+        return (0,), ()
+    lengths = tuple(map(len, lists))
+    return lengths if len(set(lengths)) > 1 else lengths[:1], tuple(chain.from_iterable(lists))
+
+
+def _block(message: Any) -> Iterator[Partition]:
+    minimums = [None if one == _NO_ID else one for one in message.min_insync_replicas]
+    columns: dict[str, Iterable[Any]] = {"min_insync_replicas": minimums}
+    for name in _LISTS:
+        columns[name] = _lists(getattr(message, f"{name}_counts"), getattr(message, name), len(minimums))
+    rows = zip(*[columns.get(name) or getattr(message, name) for name in Partition._fields], strict=True)
+    return map(new_tuple, repeat(Partition), rows)
+
+
+def _lists(counts: Sequence[int], numbers: Sequence[int], length: int) -> Sequence[tuple[int, ...]]:
+    if len(counts) == 1 and counts[0] * length != len(numbers):
+        raise ValueError(f"{length} lists of {counts[0]} numbers are not {len(numbers)} numbers")
+    if len(counts) == 1:
+        return [*zip(*[iter(numbers)] * counts[0], strict=True)] if counts[0] else [()] * length
+    ends = [0, *accumulate(counts)]
+    if ends[-1] != len(numbers) or min(counts) < 0:
+        raise ValueError(f"lists of {ends[-1]} numbers are not {len(numbers)} numbers")
+    return [tuple(numbers[start:end]) for start, end in pairwise(ends)]
 
 
 def _partition_values(partition: Partition) -> Values:
@@ -137,14 +213,11 @@ def _partition_values(partition: Partition) -> Values:
         "removing": partition.removing,
         "isr": partition.isr,
         "isr_epochs": partition.isr_epochs,
-        "elr": partition.elr,
-        "elr_epochs": partition.elr_epochs,
-        "min_insync_replicas": _NO_ID if partition.min_insync_replicas is None else partition.min_insync_replicas,
     }
 
 
 def _partition(message: Any) -> Partition:
-    minimum = getattr(message, "min_insync_replicas", _NO_ID)
+    """Of version 0, which knows nothing of eligible replicas and of the minimum in force."""
     return Partition(
         message.index,
         message.replicas,
@@ -156,9 +229,6 @@ def _partition(message: Any) -> Partition:
         message.partition_epoch,
         message.is_recovering,
         message.isr_epochs,
-        getattr(message, "elr", ()),
-        getattr(message, "elr_epochs", ()),
-        None if minimum == _NO_ID else minimum,
     )
 
 

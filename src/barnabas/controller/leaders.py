@@ -35,21 +35,24 @@ def due_states(
 ) -> Iterator[StateChange]:
     """The states that are due: of all partitions, or of those with a replica on one of these brokers."""
     for topic in image.topics.values():
-        yield from due_states_of(topic, image.brokers, controller_epoch, brokers)
+        for one in topic.partitions:
+            change = due_state(topic, one, image.brokers, controller_epoch, brokers)
+            if change is not None:
+                yield change
 
 
-def due_states_of(
+def due_state(
     topic: Topic,
+    one: Partition,
     registered: Mapping[int, RegisteredBroker],
     controller_epoch: int,
     brokers: Collection[int] | None = None,
-) -> Iterator[StateChange]:
-    for one in topic.partitions:
-        if one.partition_epoch < 0 or (brokers is not None and not any(broker in brokers for broker in one.replicas)):
-            continue  # its state is not there yet: who creates the topic writes it
-        state = next_state(one, registered, controller_epoch)
-        if state is not None:
-            yield StateChange(TopicPartition(topic.name, one.index), state, one.partition_epoch)
+) -> StateChange | None:
+    """Of one partition."""
+    if one.partition_epoch < 0 or (brokers is not None and not any(broker in brokers for broker in one.replicas)):
+        return None  # its state is not there yet: who creates the topic writes it
+    state = next_state(one, registered, controller_epoch)
+    return None if state is None else StateChange(TopicPartition(topic.name, one.index), state, one.partition_epoch)
 
 
 def next_state(

@@ -34,7 +34,7 @@ from barnabas.metadata.znodes import BARNABAS, BROKER_IDS, CONTROLLER, BrokerReg
 from barnabas.net.errors import NetworkFailed
 from barnabas.net.stream import Network
 from barnabas.wire.apis import ALL_APIS, ApiKey
-from barnabas.wire.errors import ErrorCode, KafkaError
+from barnabas.wire.errors import ErrorCode, KafkaError, MalformedResponse
 
 logger = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ class ControllerSeat:
         while True:
             try:
                 await self._follow_link(store, controller_id)
-            except (NetworkFailed, KafkaError, SessionLost, CorruptNode) as error:
+            except (NetworkFailed, KafkaError, MalformedResponse, SessionLost, CorruptNode) as error:
                 failures += 1
                 if failures == _FAILURES_TOLD:  # before, it may have stopped in order, and have a successor soon
                     logger.warning("the image of the controller, broker %d, is not followed: %s", controller_id, error)
@@ -256,7 +256,7 @@ class ControllerSeat:
                 await fetch_image(link, version, self.history, self.broker_id, self.broker_epoch, _LOAD_SECONDS)
             finally:
                 await link.close()
-        except (NetworkFailed, KafkaError) as error:
+        except (NetworkFailed, KafkaError, MalformedResponse) as error:
             logger.info("the controller does not tell the image of the cluster; it is read from the store: %s", error)
             return False
         return self.history.place != NOWHERE  # a new controller has nothing to tell before it has read the tree

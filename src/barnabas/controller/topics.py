@@ -23,6 +23,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from barnabas.base.ids import TopicPartition, topic_name_problem
+from barnabas.base.pausing import in_slices
 from barnabas.base.texts import shortened
 from barnabas.base.uuid import new_uuid
 from barnabas.controller.controllership import Controllership
@@ -44,6 +45,7 @@ from barnabas.wire.errors import ErrorCode, KafkaError
 
 _PARTITIONS_TOGETHER_MAX: Final = 250
 _ATTEMPTS_MAX: Final = 16
+_LOOKED_AT_TOGETHER: Final = 1000
 
 _Item = TypeVar("_Item")
 
@@ -191,11 +193,14 @@ class TopicWriter:
                 if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise
                 await self._controllership.multi([Delete(delete_topic_path(name))])
-        for topic in image.topics.values():
-            for partition in topic.partitions:
-                path = PartitionState.path_of(topic.name, partition.index)
-                if partition.partition_epoch < 0 and await self._store.exists(path) is None:
-                    await self._add_state(TopicPartition(topic.name, partition.index), partition.replicas)
+        partitions = ((topic.name, one) for topic in image.topics.values() for one in topic.partitions)
+        async for together in in_slices(partitions, _LOOKED_AT_TOGETHER):
+            for name, one in together:
+                if (
+                    one.partition_epoch < 0
+                    and await self._store.exists(PartitionState.path_of(name, one.index)) is None
+                ):
+                    await self._add_state(TopicPartition(name, one.index), one.replicas)
 
     async def _add_state(self, partition: TopicPartition, replicas: Replicas) -> None:
         state_path = PartitionState.path_of(*partition)

@@ -21,8 +21,12 @@ from barnabas.metadata.errors import SessionLost
 from barnabas.metadata.image import Change, ClusterImage
 from barnabas.metadata.reader import ROOT_PATHS, ClusterReader
 from barnabas.metadata.store import MetadataStore, SessionState, WatchEvent
+from barnabas.wire.steps import finish_in_turns
 
 _log: Final = logging.getLogger(__name__)
+
+_STEPS_TOGETHER: Final = 64
+"""Topics that are compared before others have their turn."""
 
 ImageListener: TypeAlias = Callable[[ClusterImage, ClusterImage], None]
 """Called with the old and the new image."""
@@ -33,9 +37,12 @@ class MetadataWatcher:
         self,
         store: MetadataStore,
         image: ClusterImage | None = None,
-        on_changes: Callable[[Sequence[Change]], None] = lambda changes: None,
+        on_changes: Callable[[ClusterImage, Sequence[Change]], None] = lambda image, changes: None,
     ) -> None:
-        """An image that is known already is compared with what is read; `on_changes` gets the differences, in order."""
+        """An image that is known already is compared with what is read.
+
+        `on_changes` gets each image, with the changes that made it of the one before, in order.
+        """
         self._store = store
         self._reader = ClusterReader(store, self._note)
         self._image = image or ClusterImage()
@@ -124,12 +131,12 @@ class MetadataWatcher:
             except SessionLost:
                 self._paths_due = {**paths, **self._paths_due}
                 raise
-            self._publish(*self._image.follow(changes))
+            self._publish(*await finish_in_turns(self._image.follow_in_steps(changes), _STEPS_TOGETHER))
 
     def _publish(self, image: ClusterImage, changes: Sequence[Change]) -> None:
         old, self._image = self._image, image
         if image is not old:
-            self._on_changes(changes)
+            self._on_changes(image, changes)
             for listener in list(self._listeners):
                 listener(old, image)
             for predicate, answer in list(self._waiting):

@@ -8,7 +8,7 @@ A topic that is marked for deletion counts as gone. Data that cannot be decoded 
 counts as missing. A path that does not exist yet is watched for its creation only where nothing else would
 tell: states of partitions, and the roots.
 
-A topic may have ten thousand partitions, and there may be as many topics: after each few hundred the event loop serves
+A topic may have ten thousand partitions, and there may be as many topics: after every few dozen the event loop serves
 others.
 """
 
@@ -58,7 +58,7 @@ _log: Final = logging.getLogger(__name__)
 _LISTS: Final = (BROKER_IDS, TOPICS, CONFIG_TOPICS, CONFIG_BROKERS)
 ROOT_PATHS: Final = (CONTROLLER, DELETE_TOPICS, *_LISTS)
 
-_READS_TOGETHER_MAX: Final = 256
+_READS_TOGETHER_MAX: Final = 64
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -87,6 +87,10 @@ class _Due:
             parts = path.split("/")
             self.states[TopicPartition(parts[3], int(parts[5]))] = None
 
+    def has(self, parent: str) -> bool:
+        """Whether a list, or one of its children, is due."""
+        return parent in self.lists or bool(self.names[parent])
+
 
 class ClusterReader:
     def __init__(self, store: MetadataStore, watch: Watch) -> None:
@@ -108,10 +112,16 @@ class ClusterReader:
         changes: list[Change] = []
         if due.controller:
             changes.append(await self._read_controller())
-        changes += await self._read_brokers(image, due)
-        changes += await self._read_topics(image, due)
-        changes += await self._read_topic_configs(image, due)
-        changes += await self._read_broker_configs(image, due)
+        if due.has(BROKER_IDS):
+            changes += await self._read_brokers(image, due)
+        if due.has(TOPICS):
+            changes += await self._read_topics(image, due)
+        elif due.states:
+            changes += await self._read_changed(image, due.states)
+        if due.has(CONFIG_TOPICS):
+            changes += await self._read_topic_configs(image, due)
+        if due.has(CONFIG_BROKERS):
+            changes += await self._read_broker_configs(image, due)
         return changes
 
     async def _read_controller(self) -> ControllerChanged:

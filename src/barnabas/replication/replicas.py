@@ -212,26 +212,23 @@ class Replicas:
         before, self._coming = self._coming, image
         if not self._is_started and not self._partitions:
             return  # nobody is served yet
-        for topic in _gone(before, image):
+        for topic in image.topics_gone_since(before):
             for one in topic.partitions:
                 self._stop_serving((topic.name, one.index))
-        for name, topic in image.topics.items():
-            known = before.topics.get(name)
-            if known is None or known is topic or known.id != topic.id:
+        for name in image.topics_changed_since(before):
+            known, changed = before.topics.get(name), image.topics.get(name)
+            if known is None or changed is None or known.id != changed.id:
                 continue  # of a topic that comes no log is there yet
-            for old, new in zip(known.partitions, topic.partitions, strict=False):
+            for old, new in zip(known.partitions, changed.partitions, strict=False):
                 if old is not new:
-                    self._lead(topic, new)
+                    self._lead(changed, new)
 
     async def _bring_about(self, image: ClusterImage) -> None:
         """In slices, because a topic may have ten thousand partitions."""
-        unserved = {name.topic for name in self._unserved}
-        changed = [
-            topic
-            for name, topic in image.topics.items()
-            if self.image.topics.get(name) is not topic or name in unserved
-        ]
-        gone = _gone(self.image, image)
+        names = dict.fromkeys(image.topics_changed_since(self.image))
+        names.update(dict.fromkeys(name.topic for name in self._unserved))
+        changed = [topic for name in names if (topic := image.topics.get(name)) is not None]
+        gone = image.topics_gone_since(self.image)
         await self._withdraw(gone)
         deleted = await self._removal.remove(gone, self.image, image)
         await self._removal.evict(changed)
@@ -492,10 +489,3 @@ class Replicas:
         """Their directory has failed: they are not served any more."""
         for name in tuple(names):
             self._stop_serving(name, failure)
-
-
-def _gone(before: ClusterImage, after: ClusterImage) -> list[Topic]:
-    """The topics that no longer exist, even if others have their names now."""
-    return [
-        topic for topic in before.topics.values() if (now := after.topics.get(topic.name)) is None or now.id != topic.id
-    ]

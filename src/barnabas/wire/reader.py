@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from struct import Struct, calcsize
+from struct import Struct, calcsize, unpack_from
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode as KioErrorCode
@@ -78,7 +78,9 @@ Convert: TypeAlias = Callable[[Any], object]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _KIO_ERROR_CODES: Final[dict[int, KioErrorCode]] = {code.value: code for code in KioErrorCode}
 _READ_TOGETHER: Final = 256
-"""Of numbers and texts: it takes longer to pause than to read one."""
+"""Of texts: it takes longer to pause than to read one."""
+_NUMBERS_TOGETHER: Final = 4096
+"""By one `struct`, which makes an object of each in some ten nanoseconds."""
 
 
 def _duration(milliseconds: int) -> timedelta:
@@ -304,7 +306,10 @@ def _steps_reader(field: "Field[Any]", is_flexible: bool, is_nullable: bool, vie
                 return _array(_flat_reader(schema, view), is_flexible, is_nullable, together=1)
             return _array_in_steps(message_steps(schema, view), is_flexible, is_nullable)
         case _:
-            element = _primitive(get_schema_field_type(field), is_flexible, is_nullable=False)
+            kafka_type = get_schema_field_type(field)
+            if kafka_type in _NUMBERS and _NUMBERS[kafka_type].convert is None:
+                return _number_array(_NUMBERS[kafka_type].format, is_flexible, is_nullable)
+            element = _primitive(kafka_type, is_flexible, is_nullable=False)
             return _array(element, is_flexible, is_nullable, together=_READ_TOGETHER)
 
 
@@ -331,6 +336,26 @@ def _array(read_element: Reader, is_flexible: bool, is_nullable: bool, together:
             if not number % together:
                 yield
         return tuple(elements), position
+
+    return read_array
+
+
+def _number_array(number_format: str, is_flexible: bool, is_nullable: bool) -> SteppedReader:
+    read_count = _count_reader(is_flexible, is_nullable)
+    number_bytes = calcsize(">" + number_format)
+
+    def read_array(data: Buffer, position: int, allowance: Allowance) -> Steps[tuple[Any, int]]:
+        count, position = read_count(data, position, allowance)
+        if count < 0:
+            return None, position
+        numbers: list[Any] = []
+        while count:
+            together = min(count, _NUMBERS_TOGETHER)
+            numbers += unpack_from(f">{together}{number_format}", data, position)
+            position += together * number_bytes
+            count -= together
+            yield
+        return tuple(numbers), position
 
     return read_array
 

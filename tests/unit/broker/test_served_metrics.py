@@ -1,7 +1,6 @@
 """What a broker serves after some traffic: which metrics, and whether they are true."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -235,7 +234,7 @@ def test_numbers_of_a_topic_stay_when_a_partition_is_led_elsewhere_for_a_while(t
                 served.append("orders", [1, 2], index)
             replicas = served.broker.replicas
             topic = replicas.image.topics["orders"]
-            moved = [replace(topic.partitions[0], leader=2, leader_epoch=4), topic.partitions[1]]
+            moved = [topic.partitions[0]._replace(leader=2, leader_epoch=4), topic.partitions[1]]
             await replicas.apply(replicas.image.apply([TopicChanged(topic.with_partitions(moved))]))
             assert replicas.get("orders", 0) is None
             assert replicas.traffic["orders"].appended_records == 4

@@ -1,7 +1,6 @@
 """A client that asks the wrong broker is told the right one and where it is (KIP-951)."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 from barnabas.client.broker_connection import BrokerConnection, ConnectionOptions
@@ -22,7 +21,7 @@ async def move_to_other(served: ServedBroker) -> None:
     """What the image says when another broker has become the leader."""
     replicas = served.broker.replicas
     topic = replicas.image.topics["orders"]
-    moved = replace(topic.partitions[0], leader=OTHER.id, leader_epoch=4)
+    moved = topic.partitions[0]._replace(leader=OTHER.id, leader_epoch=4)
     image = replicas.image.apply([BrokerChanged(OTHER), TopicChanged(topic.with_partitions([moved]))])
     await replicas.apply(image)
 

@@ -45,9 +45,9 @@ class Member:
         told = controller.history
         changes = told.since(self.history.place)
         if changes is not None:
-            self.history.follow(self.history.place, told.place, changes)
+            self.history.follow(self.history.place, told.place, *self.history.image.follow(changes))
         elif controller.is_whole.is_set():
-            self.history.restart(told.place, told.image.as_changes())
+            self.history.restart(told.place, told.image)
         return changes is not None or controller.is_whole.is_set()
 
     async def wait_for(self, predicate: Callable[[ClusterImage], bool]) -> None:

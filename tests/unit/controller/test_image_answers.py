@@ -7,9 +7,9 @@ from random import Random
 from typing import Any
 
 from barnabas.controller.controller import Controller
+from barnabas.controller.following import take_answer
 from barnabas.controller.history import NOWHERE, ImageHistory, Place
 from barnabas.controller.image_answers import ImageAnswers
-from barnabas.controller.image_message import changes_in
 from barnabas.wire.image_messages import FETCH_IMAGE_RESPONSES
 from barnabas.wire.reader import message_reader
 from tests.support.metadata_cluster import MetadataCluster, run_in_cluster
@@ -22,14 +22,9 @@ def decoded(body: bytes, version: int = NEWEST) -> Any:
     return message_reader(FETCH_IMAGE_RESPONSES[version])(body, 0)[0]
 
 
-def take(history: ImageHistory, body: bytes) -> None:
+async def take(history: ImageHistory, body: bytes) -> None:
     """What a broker does with an answer."""
-    answer = decoded(body)
-    place = Place(answer.controller_epoch, answer.position)
-    if answer.is_whole:
-        history.restart(place, changes_in(answer))
-    else:
-        history.follow(history.place, place, changes_in(answer))
+    await take_answer(history, history.place, decoded(body))
 
 
 def run_with_answers(
@@ -58,12 +53,12 @@ def test_new_broker_gets_everything_and_then_changes() -> None:
     async def scenario(cluster: MetadataCluster, controller: Controller, answers: ImageAnswers) -> None:
         broker = ImageHistory()
         await cluster.create("orders", 4, **{"retention.ms": "1000"})
-        take(broker, await answers.answer(NEWEST, broker.place, LONG))
+        await take(broker, await answers.answer(NEWEST, broker.place, LONG))
         await cluster.create("payments", 2)
         while broker.image.topics.keys() != {"orders", "payments"} or broker.image != controller.history.image:
             body = await answers.answer(NEWEST, broker.place, LONG)
             assert not decoded(body).is_whole
-            take(broker, body)
+            await take(broker, body)
         assert broker.image.configs_of_topic("orders") == {"retention.ms": "1000"}
 
     run_with_answers(scenario)
@@ -98,8 +93,8 @@ def test_older_version_is_answered_in_its_own_form() -> None:
     async def scenario(cluster: MetadataCluster, controller: Controller, answers: ImageAnswers) -> None:
         await cluster.create("orders")
         old, new = [decoded(await answers.answer(version, NOWHERE, LONG), version) for version in (0, NEWEST)]
-        assert not hasattr(old.topics[0].partitions[0], "elr")
-        assert new.topics[0].partitions[0].elr == ()
+        assert old.topics[0].partitions[0].index == 0
+        assert (new.topics[0].partition_count, new.blocks[0].index) == (1, (0,))
 
     run_with_answers(scenario)
 

@@ -1,9 +1,14 @@
 """The image on its way between brokers: nothing is lost but what the version has no field for."""
 
+import asyncio
+from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from barnabas.controller.following import take_answer
+from barnabas.controller.history import ImageHistory
 from barnabas.controller.image_message import changes_in, values_of
 from barnabas.metadata.image import (
     BrokerChanged,
@@ -20,8 +25,10 @@ from barnabas.metadata.image import (
     TopicRemoved,
 )
 from barnabas.metadata.znodes import Endpoint
+from barnabas.wire.errors import MalformedResponse
 from barnabas.wire.image_messages import FetchImageResponseV0, FetchImageResponseV1
 from barnabas.wire.reader import message_reader
+from barnabas.wire.steps import finish
 from barnabas.wire.values import write_values
 
 ID = UUID(int=7)
@@ -47,7 +54,7 @@ IN_ORDER: list[Change] = [
 
 def carried(schema: type, changes: list[Change]) -> list[Change]:
     answer, _ = message_reader(schema)(write_values(schema, values_of(changes)), 0)
-    return list(changes_in(answer))
+    return finish(changes_in(answer))
 
 
 def test_newest_version_carries_everything_in_order() -> None:
@@ -70,3 +77,34 @@ def test_older_version_carries_what_it_knows() -> None:
 def test_without_changes_it_says_who_the_controller_is(schema: type) -> None:
     assert carried(schema, []) == [ControllerChanged(None)]
     assert carried(schema, [ControllerChanged(0)]) == [ControllerChanged(0)]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"isr_counts": (3,)},
+        {"isr_counts": (3, -1)},
+        {"isr_counts": (1, 1)},
+        {"elr_counts": (1, 1)},
+        {"replicas": (1, 2, 1)},
+        {"leader": (1,)},
+        {"min_insync_replicas": ()},
+        None,
+    ],
+)
+def test_columns_that_do_not_fit_together_are_malformed(damage: dict[str, Any] | None) -> None:
+    """The partitions of one topic are two, with an ISR of 2 and of 1; None leaves the topic without its block."""
+    values = values_of([ControllerChanged(2), TopicChanged(Topic("orders", ID, (NEW, OLD)))])
+    answer, _ = message_reader(FetchImageResponseV1)(write_values(FetchImageResponseV1, values), 0)
+    blocks = () if damage is None else (replace(answer.blocks[0], **damage),)
+
+    async def take() -> None:
+        history = ImageHistory()
+        whole = replace(answer, controller_epoch=1, position=1, is_whole=True)
+        await take_answer(history, history.place, whole)
+        assert history.image.topics["orders"].partitions == (NEW, OLD)
+        with pytest.raises(MalformedResponse):
+            await take_answer(history, history.place, replace(whole, position=2, blocks=blocks))
+        assert history.place.position == 1
+
+    asyncio.run(take())

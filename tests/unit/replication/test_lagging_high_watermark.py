@@ -1,7 +1,6 @@
 """Clients of a partition whose high watermark lags the end of its log, because a follower is in sync."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ async def let_follow(broker: ServedBroker, topic: str, isr: tuple[int, ...] = (1
     replicas = broker.broker.replicas
     known = replicas.image.topics[topic]
     changed = [
-        replace(one, isr=isr, replicas=(1, 2), partition_epoch=one.partition_epoch + 1) for one in known.partitions
+        one._replace(isr=isr, replicas=(1, 2), partition_epoch=one.partition_epoch + 1) for one in known.partitions
     ]
     await replicas.apply(replicas.image.apply([TopicChanged(known.with_partitions(changed))]))
 
@@ -128,7 +127,7 @@ def test_groups_are_loaded_when_everything_in_their_log_is_committed(tmp_path: P
             # Another epoch: whoever loads the log finds the second commit, and does not know whether it counts.
             replicas = broker.broker.replicas
             topic = replicas.image.topics[OFFSETS]
-            later = replace(topic.partitions[0], leader_epoch=5)
+            later = topic.partitions[0]._replace(leader_epoch=5)
             await replicas.apply(replicas.image.apply([TopicChanged(topic.with_partitions([later]))]))
             assert await committing is ErrorCode.not_coordinator
             broker.broker.groups.follow(replicas.image)

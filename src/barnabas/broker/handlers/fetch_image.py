@@ -1,7 +1,7 @@
 """FetchImage, versions 0 and 1: what comes behind a broker's image of the cluster, told by the controller. Our own.
 
 - An answer comes with the next change, or after the time that the broker wants to wait at most.
-- From version 1 it tells what elections among replicas need.
+- From version 1 it tells what elections among replicas need, and partitions come in columns.
 - Any other broker than the controller answers NOT_CONTROLLER.
 """
 

@@ -14,6 +14,7 @@ import pytest
 from barnabas.testing import Broker
 from barnabas.wire.codecs import CODECS_VARIABLE, COMPILED, REFERENCE, default_codecs
 from tests.support.codec_runs import check_codecs
+from tests.support.franz_go_program import FranzGoUnavailable, franz_go_program
 from tests.support.kafka import KafkaUnavailable, kafka_jars
 from tests.support.kafka_classes import make_class_archive
 from tests.support.kafka_directory import KafkaDirectories, kafka_directories
@@ -36,6 +37,15 @@ def kafka() -> Path:
         make_class_archive()
         return kafka_jars()
     except KafkaUnavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def franz_go() -> Path:
+    """The Go program."""
+    try:
+        return franz_go_program()
+    except FranzGoUnavailable as reason:
         pytest.skip(str(reason))
 
 

@@ -2,16 +2,10 @@
 
 import asyncio
 import fcntl
-import json
 import os
-import re
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,100 +15,19 @@ from barnabas.cli.zookeeper.zookeeper_jars import ZooKeeperProgram
 from barnabas.client.blocking import BlockingClient
 from barnabas.metadata.zookeeper.zookeeper_options import ZooKeeperOptions
 from barnabas.metadata.zookeeper.zookeeper_store import ZooKeeperStore
+from tests.support.cluster_process import (
+    COMMAND,
+    ENVIRONMENT,
+    STOP_SECONDS_MAX,
+    cluster_process,
+    described,
+    is_whole,
+)
 from tests.support.kafka import wait_until
 
 pytestmark = pytest.mark.slow
 
-COMMAND = (sys.executable, "-m", "barnabas.cli.main")
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-STOP_SECONDS_MAX = 120
-READY = re.compile(r"\(\d brokers?\) is ready on (\S+); data in ")
-ROW = re.compile(r"^ *(\d+)  (\S+) +(\d+)  ready$", re.MULTILINE)
 PARTITIONS = 12
-
-
-class ClusterProcess:
-    """What it says is in `DIRECTORY/out` and `DIRECTORY/err`."""
-
-    def __init__(self, directory: Path, *options: str, count: int = 3) -> None:
-        self._out, self._err = directory / "out", directory / "err"
-        with open(self._out, "wb") as out, open(self._err, "wb") as err:
-            self._process = subprocess.Popen(
-                [*COMMAND, "up", "--brokers", str(count), "--data-dir", str(directory / "data"), *options],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env=ENVIRONMENT,
-            )
-
-    @property
-    def said(self) -> str:
-        return self._out.read_text()
-
-    @property
-    def log(self) -> str:
-        return self._err.read_text()
-
-    def wait_ready(self) -> None:
-        wait_until(lambda: ROW.search(self.said) or self._process.poll() is not None, "the cluster")
-        assert self._process.poll() is None, self.log[-3000:]
-
-    @property
-    def bootstrap(self) -> str:
-        found = READY.search(self.said)
-        assert found, self.said
-        return found[1]
-
-    @property
-    def pids(self) -> dict[int, int]:
-        """Of the brokers, as they were started first."""
-        return {int(number): int(pid) for number, _, pid in ROW.findall(self.said)}
-
-    def wait_for_line(self, text: str) -> None:
-        wait_until(lambda: text in self.log, text)
-
-    def wait_ended(self) -> int:
-        return self._process.wait(STOP_SECONDS_MAX)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self.wait_ended()
-
-    def stop(self) -> int:
-        self._process.send_signal(signal.SIGINT)
-        return self.wait_ended()
-
-    def end(self) -> None:
-        """However the test went, nothing stays behind: a second signal kills the brokers."""
-        for _ in range(2):
-            if self._process.poll() is None:
-                self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(STOP_SECONDS_MAX)
-        finally:
-            self._process.kill()
-
-
-@contextmanager
-def cluster_process(directory: Path, *options: str, count: int = 3) -> Iterator[ClusterProcess]:
-    process = ClusterProcess(directory, *options, count=count)
-    try:
-        yield process
-    finally:
-        process.end()
-
-
-def described(bootstrap: str) -> dict[str, Any]:
-    command = [*COMMAND, "cluster", "describe", "--json", "-b", bootstrap]
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=True)
-    view: dict[str, Any] = json.loads(done.stdout)
-    return view
-
-
-def is_whole(bootstrap: str, brokers: int = 3) -> bool:
-    view = described(bootstrap)
-    leads = [broker["leads"] for broker in view["brokers"] if broker["answers"]]
-    return len(leads) == brokers and sum(leads) == view["partitions"] and view["offline"] == []
 
 
 def test_cluster_survives_kills_and_a_restart(zookeeper_program: ZooKeeperProgram, tmp_path: Path) -> None:
@@ -160,7 +73,7 @@ def test_brokers_and_zookeeper_stop_in_order_when_the_command_is_killed(
     zookeeper_program: ZooKeeperProgram, tmp_path: Path
 ) -> None:
     broker, server = tmp_path / "data" / "broker-1" / "data", tmp_path / "data" / "zookeeper" / "node-1"
-    with cluster_process(tmp_path, "--listen", "127.0.0.1:0", count=1) as process:
+    with cluster_process(tmp_path, "--listen", "127.0.0.1:0", brokers=1) as process:
         process.wait_ready()
         assert (is_broker_running(broker), is_server_running(server)) == (True, True)
         process.kill()
@@ -205,7 +118,7 @@ def test_servers_stop_when_the_command_that_runs_zookeeper_is_killed(
 
 def test_cluster_on_a_zookeeper_that_is_there(zookeeper: ZooKeeperOptions, tmp_path: Path) -> None:
     where = f"{zookeeper.hosts}{zookeeper.chroot}"
-    with cluster_process(tmp_path, "--listen", "127.0.0.1:0", "--zookeeper", where, count=2) as process:
+    with cluster_process(tmp_path, "--listen", "127.0.0.1:0", "--zookeeper", where, brokers=2) as process:
         process.wait_ready()
         assert asyncio.run(children(zookeeper, "/brokers/ids")) == ["1", "2"]
         wait_until(lambda: is_whole(process.bootstrap, 2), "both brokers")

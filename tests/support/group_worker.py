@@ -27,6 +27,8 @@ _POLL_SECONDS = 0.1
 _KAFKA_PYTHON_POLL_MS = 10_000
 """kafka-python 3.0.12 stops for good when a poll's time ends between JoinGroup and SyncGroup: let it seldom end."""
 _HEARTBEATS_PER_SESSION = 5
+_HEARTBEAT_MS_MAX = 300
+"""A member hears of a rebalance by its heartbeats: also one with a long session must not keep others waiting."""
 
 _Polled = TypeVar("_Polled")
 
@@ -44,7 +46,7 @@ class Options:
 
     @property
     def heartbeat_ms(self) -> int:
-        return self.session_timeout_ms // _HEARTBEATS_PER_SESSION
+        return min(self.session_timeout_ms // _HEARTBEATS_PER_SESSION, _HEARTBEAT_MS_MAX)
 
 
 class Stopped(KeyboardInterrupt):

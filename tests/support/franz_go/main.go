@@ -1,6 +1,12 @@
-// One round of what a Go program does with franz-go: make a topic, produce, consume, read by time, delete.
+// What a Go program does with franz-go. It prints JSON, and ends with status 1 and the reason at the first error.
 //
-// It prints one line of JSON for each record that it consumed, and ends with status 1 and the reason at the first error.
+//	round BOOTSTRAP                  makes a topic, produces, consumes, reads by time; one line for each record
+//	overview BOOTSTRAP               the brokers and the controller
+//	create BOOTSTRAP TOPIC           is refused with two replicas, then creates, grows and configures
+//	describe-and-delete BOOTSTRAP TOPIC
+//	produce BOOTSTRAP TOPIC          what standard input has: lines of keys and values, with a colon between them
+//	consume BOOTSTRAP TOPIC COUNT    one line for each record
+//	member BOOTSTRAP GROUP TOPIC     consumes in a group until SIGTERM; one line for each record and commit
 package main
 
 import (
@@ -27,16 +33,34 @@ var codecs = []kgo.CompressionCodec{
 	kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression(),
 }
 
+var commands = map[string]func(context.Context, []string) error{
+	"round":               func(ctx context.Context, words []string) error { return round(ctx, words[0]) },
+	"overview":            func(ctx context.Context, words []string) error { return overview(ctx, words[0]) },
+	"create":              func(ctx context.Context, words []string) error { return create(ctx, words[0], words[1]) },
+	"describe-and-delete": func(ctx context.Context, words []string) error { return describeAndDelete(ctx, words[0], words[1]) },
+	"produce":             func(ctx context.Context, words []string) error { return produceLines(ctx, words[0], words[1]) },
+	"consume":             func(ctx context.Context, words []string) error { return consumeAll(ctx, words[0], words[1], words[2]) },
+	"member":              func(ctx context.Context, words []string) error { return member(ctx, words[0], words[1], words[2]) },
+}
+
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 180*time.Second)
 	defer cancel()
-	if err := run(ctx, os.Args[1]); err != nil {
+	if err := commands[os.Args[1]](ctx, os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, bootstrap string) error {
+func tell(facts any) error {
+	line, err := json.Marshal(facts)
+	if err == nil {
+		fmt.Println(string(line))
+	}
+	return err
+}
+
+func round(ctx context.Context, bootstrap string) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap))
 	if err != nil {
 		return err
@@ -97,13 +121,11 @@ func consume(ctx context.Context, bootstrap string, from int64, count int) error
 			return one.Err
 		}
 		for _, record := range fetches.Records() {
-			line, err := json.Marshal(consumed{
+			if err := tell(consumed{
 				record.Offset, string(record.Key), string(record.Value[:7]), string(record.Headers[0].Value),
-			})
-			if err != nil {
+			}); err != nil {
 				return err
 			}
-			fmt.Println(string(line))
 			count--
 		}
 	}

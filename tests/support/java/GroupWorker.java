@@ -28,7 +28,7 @@ public class GroupWorker {
         settings.put("group.id", arguments[1]);
         settings.put("partition.assignment.strategy", arguments[3]);
         settings.put("session.timeout.ms", sessionTimeoutMs);
-        settings.put("heartbeat.interval.ms", sessionTimeoutMs / 5);
+        settings.put("heartbeat.interval.ms", Math.min(sessionTimeoutMs / 5, 300));
         settings.put("client.id", arguments[5]);
         settings.put("enable.auto.commit", "false");
         settings.put("auto.offset.reset", "earliest");

@@ -1,0 +1,86 @@
+"""Apache Kafka's own tools, on its own Java client."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from tests.support.cluster_clients.calls import (
+    PARTITIONS,
+    PARTITIONS_BEFORE,
+    RETENTION_MS,
+    SESSION_TIMEOUT_MS,
+    TIMEOUT_SECONDS,
+    Consumed,
+    Described,
+    Overview,
+)
+from tests.support.kafka import JAVA_SOURCES, java_command, run_command, run_tools
+
+_TOPICS = "org.apache.kafka.tools.TopicCommand"
+_CONFIGS = "kafka.admin.ConfigCommand"
+_API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
+_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+_RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
+
+_BROKER = re.compile(r"^(\S+:\d+) \(id: \d+ [^)]*\) -> \(\n(.*?)^\)", re.MULTILINE | re.DOTALL)
+_LEADER = re.compile(r"Partition: (\d+)\s+Leader: (\d+)")
+_RETENTION = re.compile(r"retention\.ms=(\d+)")
+_RECORD = re.compile(r"^Partition:(\d+)\t(.*)\t(.*)$", re.MULTILINE)
+
+
+class JavaTools:
+    def overview(self, bootstrap: str) -> Overview:
+        [said] = _run(bootstrap, [(_API_VERSIONS,)])
+        told = dict(_BROKER.findall(said))
+        assert len(set(told.values())) == 1, f"brokers differ in what they serve: {said}"
+        return Overview(frozenset(told), None)
+
+    def produce(self, bootstrap: str, topic: str, records: Mapping[str, str]) -> None:
+        keyed = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
+        command = java_command(_PRODUCER, "--bootstrap-server", bootstrap, "--topic", topic, *keyed)
+        status, said = run_command(command, "".join(f"{key}:{value}\n" for key, value in records.items()))
+        assert status == 0, said
+
+    def consume(self, bootstrap: str, topic: str, count: int) -> list[Consumed]:
+        shown = ("--formatter-property", "print.key=true", "--formatter-property", "print.partition=true")
+        ends = ("--max-messages", str(count), "--timeout-ms", str(TIMEOUT_SECONDS * 1000))
+        [said] = _run(bootstrap, [(_CONSUMER, "--topic", topic, "--from-beginning", *ends, *shown)])
+        return [Consumed(int(partition), key, value) for partition, key, value in _RECORD.findall(said)]
+
+    def member(self, bootstrap: str, group: str, topic: str) -> Sequence[str]:
+        arguments = (bootstrap, group, topic, _RANGE, str(SESSION_TIMEOUT_MS), "java")
+        return java_command(str(JAVA_SOURCES / "GroupWorker.java"), *arguments, heap_megabytes=128)
+
+    def create(self, bootstrap: str, topic: str) -> str:
+        new = ("--create", "--topic", topic, "--partitions", str(PARTITIONS_BEFORE), "--replication-factor")
+        changed = ("--entity-type", "topics", "--entity-name", topic, "--alter")
+        refused, *others = _run(
+            bootstrap,
+            [
+                (_TOPICS, *new, "2"),
+                (_TOPICS, *new, "1"),
+                (_TOPICS, "--alter", "--topic", topic, "--partitions", str(PARTITIONS)),
+                (_CONFIGS, *changed, "--add-config", f"retention.ms={RETENTION_MS}"),
+            ],
+        )
+        assert not any("exit status" in one for one in others), others
+        return refused
+
+    def describe_and_delete(self, bootstrap: str, topic: str) -> Described:
+        described, configs, deleted = _run(
+            bootstrap,
+            [
+                (_TOPICS, "--describe", "--topic", topic),
+                (_CONFIGS, "--entity-type", "topics", "--entity-name", topic, "--describe"),
+                (_TOPICS, "--delete", "--topic", topic),
+            ],
+        )
+        assert "exit status" not in deleted, deleted
+        leaders = {int(partition): int(leader) for partition, leader in _LEADER.findall(described)}
+        retention = _RETENTION.search(configs)
+        assert retention, configs
+        return Described(tuple(leaders[one] for one in sorted(leaders)), retention[1])
+
+
+def _run(bootstrap: str, invocations: Sequence[tuple[str, ...]]) -> list[str]:
+    return run_tools([(tool, "--bootstrap-server", bootstrap, *rest) for tool, *rest in invocations])

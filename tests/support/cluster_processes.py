@@ -48,6 +48,20 @@ _SETTINGS = {
 }
 RETRIABLE = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
 """What is answered while there is no controller, or it cannot write: clients ask again."""
+OLDER_PROGRAM = (
+    sys.executable,
+    "-c",
+    """
+from barnabas.wire import apis
+images = apis.ALL_APIS[apis.ApiKey.FETCH_IMAGE]
+older = {images.key.value: images._replace(version_max=images.version_max - 1)}
+apis.BROKER_APIS.update(older)
+apis.ALL_APIS.update(older)
+from barnabas.cli.main import main
+main()
+""",
+)
+"""The broker of a release before the last version of FetchImage: it neither asks nor answers in that."""
 
 
 class BrokerOfCluster:
@@ -60,6 +74,8 @@ class BrokerOfCluster:
         self.bootstrap = "127.0.0.1:0"
         """From its first start on, the port that it got."""
         self.is_paused = False
+        self.program = PROGRAM
+        """What is started next."""
         self._zookeeper = zookeeper
         self._settings = {**_SETTINGS, **settings}
         self._process: subprocess.Popen[bytes] | None = None
@@ -99,7 +115,7 @@ class BrokerOfCluster:
         self._said_before = self.log_file.stat().st_size if self.log_file.exists() else 0
         with open(self.log_file, "ab") as output:
             self._process = subprocess.Popen(
-                [*PROGRAM, "broker", *self._options, "--listen", self.bootstrap],
+                [*self.program, "broker", *self._options, "--listen", self.bootstrap],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -7,7 +7,8 @@ store's watches ──▶ changes ──▶ history (the image that every broker
 
 A new controller acts first on the image that it followed: brokers that are gone are known by one read, and states are
 written only over the versions that the image has. Then it reads the tree, and what its predecessor wrote last joins the
-image. Until then (`is_whole`) only changes are told, never a whole image: it may be behind what others have seen.
+image. Until then (`is_whole`) only changes are told, never a whole image: it may be behind what others have seen. An
+image that came by an older version of FetchImage may lack what states have: then the tree is read first.
 
 Every write checks the controller's epoch. When another broker was elected, or the session is over, `run` ends.
 """
@@ -22,7 +23,7 @@ from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.ids import TopicPartition
 from barnabas.controller.controllership import Controllership
 from barnabas.controller.elections import Elections
-from barnabas.controller.history import ImageHistory
+from barnabas.controller.history import NEWEST_VERSION, ImageHistory
 from barnabas.controller.topics import TopicWriter
 from barnabas.controller.watcher import MetadataWatcher
 from barnabas.metadata.errors import SessionLost
@@ -67,9 +68,11 @@ class Controller:
         """Until another broker is the controller, or the session is lost."""
         store = self.controllership.store
         self.history.begin_epoch(self.controllership.epoch, self.controllership.broker_id)
-        await self._take_over()
+        if self.history.version == NEWEST_VERSION:  # else states would be written without what the image lacks
+            await self._take_over()
         watcher = MetadataWatcher(store, self.history.image, self._publish)
         await watcher.load()
+        self.history.complete()
         self.is_whole.set()
         self._is_due.set()
         store.add_session_listener(self._session_changed)

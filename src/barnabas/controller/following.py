@@ -31,22 +31,22 @@ async def fetch_image(
     link: BrokerLink, version: int, history: ImageHistory, broker_id: int, broker_epoch: int, poll_seconds: float
 ) -> None:
     """Takes over what the controller has behind this image, or everything. NOT_CONTROLLER from one that is not it."""
-    since = history.place
+    since, asked_from = history.place, history.place_in(version)
     values = {
         "broker_id": broker_id,
         "broker_epoch": broker_epoch,
-        "controller_epoch": since.controller_epoch,
-        "position": since.position,
+        "controller_epoch": asked_from.controller_epoch,
+        "position": asked_from.position,
         "max_wait_ms": int(poll_seconds * 1000),
     }
     answer = await link.ask(ApiKey.FETCH_IMAGE, version, values, poll_seconds + _ANSWER_SECONDS)
     code = ErrorCode(answer.error_code)
     if code is not ErrorCode.NONE:
         raise KafkaError(code, f"{link.name} does not tell the image of the cluster")
-    await take_answer(history, since, answer)
+    await take_answer(history, since, answer, version)
 
 
-async def take_answer(history: ImageHistory, since: Place, answer: Message) -> None:
+async def take_answer(history: ImageHistory, since: Place, answer: Message, version: int) -> None:
     """What was asked for behind a place. It is dropped when the image has moved on meanwhile."""
     place = Place(answer.controller_epoch, answer.position)
     if _is_late(history, since, place) or (place == since and not answer.is_whole):
@@ -62,9 +62,9 @@ async def take_answer(history: ImageHistory, since: Place, answer: Message) -> N
     if _is_late(history, since, place):
         return
     if answer.is_whole:
-        history.restart(place, image)
+        history.restart(place, image, version)
     else:
-        history.follow(since, place, image, changes)
+        history.follow(since, place, image, changes, version)
 
 
 def _is_late(history: ImageHistory, since: Place, place: Place) -> bool:

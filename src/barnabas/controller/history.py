@@ -10,6 +10,9 @@ itself it goes on from there in its own epoch (`begin_epoch`), so that brokers t
 image; one that knows of a place that the new controller never saw does.
 
 Old steps are dropped when they hold many changes: an image that is whole is shorter then.
+
+While brokers of an older version are in the cluster, an image may come by an older version of FetchImage, and lack what
+that does not tell. No later change brings it, so a broker asks from nowhere when it can ask in a newer version again.
 """
 
 import asyncio
@@ -19,6 +22,10 @@ from typing import Final, NamedTuple
 
 from barnabas.controller.watcher import ImageListener
 from barnabas.metadata.image import Change, ClusterImage, ControllerChanged, PartitionsChanged, TopicChanged
+from barnabas.wire.apis import ALL_APIS, ApiKey
+
+NEWEST_VERSION: Final = ALL_APIS[ApiKey.FETCH_IMAGE].version_max
+"""Of FetchImage: it tells everything that an image has."""
 
 WEIGHT_MAX: Final = 50_000
 """Of all steps that are kept: one for each partition, broker or config that changed."""
@@ -48,6 +55,8 @@ class ImageHistory:
     def __init__(self, weight_max: int = WEIGHT_MAX) -> None:
         self.image = ClusterImage()
         self.place = NOWHERE
+        self.version = NEWEST_VERSION
+        """The oldest version of FetchImage that this image came by: what that does not tell may be missing."""
         self._listeners: list[ImageListener] = []
         self._steps: deque[_Step] = deque()
         self._weight = 0
@@ -87,15 +96,32 @@ class ImageHistory:
         """The next image, and the changes that made it of the one that there is (`ClusterImage.follow`)."""
         self._take(Place(self.place.controller_epoch, self.place.position + 1), image, changes)
 
+    def complete(self) -> None:
+        """Everything that the store has is in this image."""
+        self.version = NEWEST_VERSION
+
     # -- as a follower ---------------------------------------------------------------------------------------------
 
-    def follow(self, before: Place, after: Place, image: ClusterImage, changes: Sequence[Change]) -> None:
-        """What the controller said comes behind the place that this image has."""
+    def place_in(self, version: int) -> Place:
+        """The place to ask from in this version of FetchImage: nowhere, if the image lacks what the version tells."""
+        return self.place if version <= self.version else NOWHERE
+
+    def follow(
+        self,
+        before: Place,
+        after: Place,
+        image: ClusterImage,
+        changes: Sequence[Change],
+        version: int = NEWEST_VERSION,
+    ) -> None:
+        """What the controller said, in some version, comes behind the place that this image has."""
         assert before == self.place, f"changes behind {before} do not follow {self.place}"
+        self.version = min(self.version, version)
         self._take(after, image, changes)
 
-    def restart(self, place: Place, image: ClusterImage) -> None:
+    def restart(self, place: Place, image: ClusterImage, version: int = NEWEST_VERSION) -> None:
         """A whole image takes the place of this one (`ClusterImage.replaced_by`)."""
+        self.version = version
         self._steps.clear()
         self._weight = 0
         self._move(place, image)

@@ -4,7 +4,7 @@ The node is ephemeral: it lives as long as the broker's session, and its czxid i
 those of Kafka 3.9. Ours are in two places that Kafka's own decoder accepts:
 
 ```
-"features": {"barnabas": {"min_version": 1, "max_version": 1}}      a broker of Barnabas, and what it understands
+"features": {"barnabas": {"min_version": 0, "max_version": 1}}      a broker of Barnabas, and what it understands
 "barnabas": {"previous_epoch": "21", "intact_since": "15", "directory_ids": ["…"]}
 ```
 
@@ -22,6 +22,7 @@ from barnabas.base.addresses import address_text
 from barnabas.base.uuid import parse_uuid, uuid_text
 from barnabas.metadata.errors import CorruptNode
 from barnabas.metadata.json_node import JsonObject, decode_json, encode_json
+from barnabas.wire.apis import ALL_APIS, ApiKey
 
 BROKER_IDS: Final = "/brokers/ids"
 
@@ -55,8 +56,10 @@ class VersionRange:
         return self.min_version <= other.max_version and other.min_version <= self.max_version
 
 
-BARNABAS_VERSIONS: Final = VersionRange(1, 1)
-"""The versions of our additions that this code reads and writes."""
+_IMAGES: Final = ALL_APIS[ApiKey.FETCH_IMAGE]
+BARNABAS_VERSIONS: Final = VersionRange(_IMAGES.version_min, _IMAGES.version_max)
+"""The versions of FetchImage that this code understands: brokers whose versions overlap can follow each other's image.
+A change of our additions to the nodes that older brokers must not miss takes a new version, too."""
 
 
 @dataclass(frozen=True, slots=True)

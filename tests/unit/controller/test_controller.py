@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
@@ -16,7 +16,7 @@ from barnabas.metadata.embedded import EmbeddedMetadata
 from barnabas.metadata.embedded_session import EmbeddedSession
 from barnabas.metadata.errors import SessionLost
 from barnabas.metadata.identity import ensure_layout, register_broker
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image import ClusterImage, PartitionsChanged
 from barnabas.metadata.store import SetData
 from barnabas.metadata.znodes import NO_LEADER, PartitionState
 from barnabas.wire.errors import KafkaError
@@ -142,6 +142,32 @@ def test_next_controller_goes_on_from_the_image_that_it_followed() -> None:
             assert third.fetch(successor)
             assert third.history.image == second.history.image
             assert 1 not in third.history.image.brokers
+
+    asyncio.run(main())
+
+
+def test_next_controller_writes_no_state_without_what_an_older_version_did_not_tell_it() -> None:
+    async def main() -> None:
+        async with cluster() as (_, (first, second, _)):
+            controller = await first.claim()
+            await first.wait_for(lambda image: len(image.brokers) == 3)
+            await create(controller, "orders", 3)
+            await first.wait_for(is_led("orders", 3))
+            index = leaders(first.history.image, "orders").index(1)
+            path = PartitionState.path_of("orders", index)
+            state = PartitionState.decode(path, (await second.session.get(path)).data)
+            await second.session.set(path, replace(state, elr=(7,), elr_epochs=(70,)).encode())
+            await first.wait_for(lambda image: image.topics["orders"].partitions[index].elr == (7,))
+            told = first.history.image.topics["orders"]
+            lacking = told.partitions[index]._replace(elr=(), elr_epochs=())
+            older = first.history.image.apply([PartitionsChanged("orders", told.id, (lacking,))])
+            second.history.restart(first.history.place, older, version=0)
+
+            await first.die()
+            await second.claim()
+
+            await second.wait_for(lambda image: image.topics["orders"].partitions[index].leader == NO_LEADER)
+            assert second.history.image.topics["orders"].partitions[index].elr == (7,)
 
     asyncio.run(main())
 

@@ -3,16 +3,20 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from typing import Any
+
+import pytest
 
 from barnabas.controller.controller import Controller
 from barnabas.controller.following import take_answer
 from barnabas.controller.history import NOWHERE, ImageHistory, Place
 from barnabas.controller.image_answers import ImageAnswers
+from barnabas.metadata.identity import register_broker
 from barnabas.wire.image_messages import FETCH_IMAGE_RESPONSES
 from barnabas.wire.reader import message_reader
-from tests.support.metadata_cluster import MetadataCluster, run_in_cluster
+from tests.support.metadata_cluster import MetadataCluster, registration, run_in_cluster
 
 LONG = 60.0
 NEWEST = len(FETCH_IMAGE_RESPONSES) - 1
@@ -22,9 +26,9 @@ def decoded(body: bytes, version: int = NEWEST) -> Any:
     return message_reader(FETCH_IMAGE_RESPONSES[version])(body, 0)[0]
 
 
-async def take(history: ImageHistory, body: bytes) -> None:
+async def take(history: ImageHistory, body: bytes, version: int = NEWEST) -> None:
     """What a broker does with an answer."""
-    await take_answer(history, history.place, decoded(body))
+    await take_answer(history, history.place, decoded(body, version), version)
 
 
 def run_with_answers(
@@ -95,6 +99,27 @@ def test_older_version_is_answered_in_its_own_form() -> None:
         old, new = [decoded(await answers.answer(version, NOWHERE, LONG), version) for version in (0, NEWEST)]
         assert old.topics[0].partitions[0].index == 0
         assert (new.topics[0].partition_count, new.blocks[0].index) == (1, (0,))
+
+    run_with_answers(scenario)
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "followed before"])
+def test_broker_that_followed_in_an_older_version_lacks_nothing_when_it_follows_in_a_newer_one(is_new: bool) -> None:
+    async def scenario(cluster: MetadataCluster, controller: Controller, answers: ImageAnswers) -> None:
+        broker = ImageHistory()
+        if not is_new:
+            await take(broker, await answers.answer(NEWEST, broker.place, LONG))
+        await register_broker(cluster.session, replace(registration(4), previous_epoch=17, intact_since=12))
+        await controller.history.wait_for(lambda image: 4 in image.brokers)
+        while broker.place != controller.history.place:
+            await take(broker, await answers.answer(0, broker.place_in(0), LONG), 0)
+        assert broker.image.brokers[4].previous_epoch is None
+        assert broker.place_in(0) == broker.place
+
+        await take(broker, await answers.answer(NEWEST, broker.place_in(NEWEST), LONG))
+
+        assert broker.image == controller.history.image
+        assert broker.place_in(NEWEST) == broker.place == controller.history.place
 
     run_with_answers(scenario)
 

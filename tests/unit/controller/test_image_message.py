@@ -101,10 +101,10 @@ def test_columns_that_do_not_fit_together_are_malformed(damage: dict[str, Any] |
     async def take() -> None:
         history = ImageHistory()
         whole = replace(answer, controller_epoch=1, position=1, is_whole=True)
-        await take_answer(history, history.place, whole)
+        await take_answer(history, history.place, whole, 1)
         assert history.image.topics["orders"].partitions == (NEW, OLD)
         with pytest.raises(MalformedResponse):
-            await take_answer(history, history.place, replace(whole, position=2, blocks=blocks))
+            await take_answer(history, history.place, replace(whole, position=2, blocks=blocks), 1)
         assert history.place.position == 1
 
     asyncio.run(take())

@@ -136,7 +136,7 @@ async def run_demo(
     try:
         began = clock.monotonic()
         await asyncio.to_thread(broker.start)
-        started = plural(brokers, "broker").ljust(12)
+        started = "1 broker    " if brokers == 1 else f"1 cluster    of {plural(brokers, 'broker')}"
         view.line(f"{started} on {broker.bootstrap}, ready after {clock.monotonic() - began:.1f} s")
         async with Cluster(broker.bootstrap) as cluster:
             await create_missing(cluster, TOPICS)

@@ -195,9 +195,9 @@ def test_damaged_archive_does_not_stop_the_jvm(archive: Path, content: bytes) ->
 # --- the demo -------------------------------------------------------------------------------------------------------
 
 
-def start_demo() -> subprocess.Popen[str]:
+def start_demo(brokers: int = 1) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "examples.demo"],
+        [sys.executable, "-m", "examples.demo", "--brokers", str(brokers)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -229,8 +229,9 @@ def wait_until_gone(directory: str) -> None:
 @needs_java
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_demo_finds_every_incident_and_leaves_nothing_behind() -> None:
-    demo = start_demo()
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_demo_finds_every_incident_and_leaves_nothing_behind(brokers: int) -> None:
+    demo = start_demo(brokers)
     output, _ = demo.communicate(timeout=500)
     assert demo.returncode == 0, output
     directory = output.split(" lies in ")[1].split()[0]
@@ -244,9 +245,9 @@ def test_demo_finds_every_incident_and_leaves_nothing_behind() -> None:
 @needs_java
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("moment", ["starting Spark", "running …"])
-def test_interrupted_demo_stops_and_leaves_nothing_behind(moment: str) -> None:
-    demo = start_demo()
+@pytest.mark.parametrize(("brokers", "moment"), [(1, "starting Spark"), (1, "running …"), (3, "running …")])
+def test_interrupted_demo_stops_and_leaves_nothing_behind(brokers: int, moment: str) -> None:
+    demo = start_demo(brokers)
     assert demo.stdout is not None
     said = []
     for line in demo.stdout:

@@ -7,6 +7,8 @@ import pytest
 
 from barnabas.cli import demo
 from barnabas.cli.output import progress
+from barnabas.cli.zookeeper.zookeeper_jars import ZooKeeperProgram
+from barnabas.client.blocking import BlockingClient
 from barnabas.client.cluster import Cluster
 from barnabas.testing import Broker
 
@@ -53,6 +55,27 @@ def test_broker_that_does_not_start_fails_the_demo(tmp_path: Path) -> None:
 
     with pytest.raises(demo.DemoFailed, match=r"the broker did not start: .*File exists"):
         demo.BrokerProcess(tmp_path).start()
+
+
+@pytest.mark.slow
+def test_several_brokers_are_started_stopped_and_started_again(
+    zookeeper_program: ZooKeeperProgram, tmp_path: Path
+) -> None:
+    cluster = demo.BrokerProcess(tmp_path, brokers=3)
+    try:
+        cluster.start()
+        with BlockingClient(cluster.bootstrap) as client:
+            client.create_topic("orders", partitions=3)
+            client.produce("orders", [b"two coffees"])
+        cluster.stop()
+        addresses = cluster.bootstrap
+        cluster.start()
+        assert cluster.bootstrap == addresses
+        with BlockingClient(addresses) as client:
+            assert [record.value for record in client.read("orders")] == [b"two coffees"]
+        cluster.stop()
+    finally:
+        cluster.kill()
 
 
 def test_progress_is_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

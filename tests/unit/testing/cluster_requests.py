@@ -14,7 +14,7 @@ from barnabas.wire.apis import ALL_APIS, ApiKey
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages import Message
 
-TOPIC_RESOURCE = 2
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 
 
 class Broker(Protocol):
@@ -63,13 +63,13 @@ def grow(broker: Broker, name: str, partitions: int, placed_on: Sequence[int] | 
     return ErrorCode(answer.results[0].error_code)
 
 
-def set_config(broker: Broker, topic: str, name: str, value: str) -> ErrorCode:
-    resource = {
-        "resource_type": TOPIC_RESOURCE,
-        "resource_name": topic,
-        "configs": [{"name": name, "config_operation": 0, "value": value}],
-    }
-    answer = ask(broker, ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource], "validate_only": False})
+def set_config(
+    broker: Broker, resource: str, name: str, value: str | None, resource_type: int = TOPIC_RESOURCE
+) -> ErrorCode:
+    """None takes it away."""
+    change = {"name": name, "config_operation": 1 if value is None else 0, "value": value}
+    changed = {"resource_type": resource_type, "resource_name": resource, "configs": [change]}
+    answer = ask(broker, ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [changed], "validate_only": False})
     return ErrorCode(answer.responses[0].error_code)
 
 

@@ -15,6 +15,7 @@ from barnabas.net.errors import ListenFailed
 from barnabas.testing import Cluster
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.unit.testing.cluster_requests import (
+    BROKER_RESOURCE,
     another,
     create,
     delete,
@@ -212,6 +213,19 @@ def test_any_broker_creates_grows_configures_and_deletes_topics(cluster: Cluster
         assert images_are_equal(cluster)
         assert not any(name in image_of(one).topics for one in cluster)
         assert not any(list(one.data_directory.glob(f"{name}-?")) for one in cluster)
+
+
+@pytest.mark.parametrize("is_for_all", [True, False], ids=["all brokers", "one broker"])
+def test_settings_of_brokers_reach_every_broker(cluster: Cluster, is_for_all: bool) -> None:
+    for broker in cluster:
+        owner = None if is_for_all else broker.id
+        resource = "" if owner is None else str(owner)
+        for value in ("123456", None):  # None: it is taken away again
+            told = set_config(broker, resource, "message.max.bytes", value, BROKER_RESOURCE)
+            assert told is ErrorCode.NONE
+            assert images_are_equal(cluster)
+            expected = {} if value is None else {"message.max.bytes": value}
+            assert all(image_of(one).configs_of_broker(owner) == expected for one in cluster)
 
 
 def test_answer_comes_when_the_asked_broker_serves_the_topic(cluster: Cluster) -> None:

@@ -17,7 +17,7 @@ that does not tell. No later change brings it, so a broker asks from nowhere whe
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.controller.watcher import ImageListener
@@ -28,7 +28,7 @@ NEWEST_VERSION: Final = ALL_APIS[ApiKey.FETCH_IMAGE].version_max
 """Of FetchImage: it tells everything that an image has."""
 
 WEIGHT_MAX: Final = 50_000
-"""Of all steps that are kept: one for each partition, broker or config that changed."""
+"""Of all steps that are kept (`weight_of`)."""
 
 
 class Place(NamedTuple):
@@ -144,7 +144,7 @@ class ImageHistory:
     def _take(self, after: Place, image: ClusterImage, changes: Sequence[Change]) -> None:
         if not changes and after.controller_epoch == self.place.controller_epoch:
             return
-        step = _Step(self.place, after, tuple(changes), sum(map(_weight_of, changes)))
+        step = _Step(self.place, after, tuple(changes), weight_of(changes))
         self._steps.append(step)
         self._weight += step.weight
         while self._weight > self._weight_max:
@@ -156,6 +156,11 @@ class ImageHistory:
         if image is not old:
             for listener in list(self._listeners):
                 listener(old, image)
+
+
+def weight_of(changes: Iterable[Change]) -> int:
+    """One for each partition, broker or config that changed."""
+    return sum(map(_weight_of, changes))
 
 
 def _weight_of(change: Change) -> int:

@@ -7,23 +7,24 @@
 | is of another history, or missing | the whole image, as soon as the controller has read the tree |
 
 Hundreds of brokers ask at the same place, so an answer is encoded once for each place and version, and kept until the
-next change. A whole image is long: the event loop serves others while it is encoded.
+next change. A whole image, or very many changes, are long: the event loop serves others while they are encoded.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from barnabas.controller.controller import Controller
-from barnabas.controller.history import Place
+from barnabas.controller.history import Place, weight_of
 from barnabas.controller.image_message import values_of, whole_values_of
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image import Change, ClusterImage
 from barnabas.wire.image_messages import FETCH_IMAGE_RESPONSES
-from barnabas.wire.steps import finish_in_turns
-from barnabas.wire.values import write_values_in_steps
+from barnabas.wire.steps import Steps, finish, finish_in_turns
+from barnabas.wire.values import EncodedMessage, write_values_in_steps
 
 _KEPT_MAX: Final = 64
+_WEIGHT_AT_ONCE_MAX: Final = 64
 _STEPS_TOGETHER: Final = 8
 """A step is a topic, or a block of some hundred partitions."""
 
@@ -40,7 +41,7 @@ class ImageAnswers:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self._history = controller.history
-        self._kept: dict[_Key, asyncio.Task[bytes]] = {}
+        self._kept: dict[_Key, bytes | asyncio.Future[bytes]] = {}
         self._changed = asyncio.Event()
         self._is_closed = False
         self._history.subscribe(self._image_changed)
@@ -58,16 +59,23 @@ class ImageAnswers:
                 await self._until_there_is_something(since)
         changes = self._history.since(since)
         if changes is None and not self._controller.is_whole.is_set():
-            return await self._encoded(version, since, is_whole=False, arrays=values_of(()))
+            return bytes(finish(self._encoding(version, since, is_whole=False, arrays=values_of(()))))
         key = _Key(version, None if changes is None else since)
-        encoding = self._kept.get(key)
-        if encoding is None:
+        kept = self._kept.get(key)
+        if kept is None:
             if len(self._kept) >= _KEPT_MAX:
                 del self._kept[next(iter(self._kept))]
-            arrays = whole_values_of(self._history.image) if changes is None else values_of(changes)
-            encoded = self._encoded(version, self._history.place, is_whole=changes is None, arrays=arrays)
-            encoding = self._kept[key] = asyncio.ensure_future(encoded)
-        return await asyncio.shield(encoding)  # others may wait for it, too
+            kept = self._kept[key] = self._encoded(version, changes)
+        return kept if isinstance(kept, bytes) else await asyncio.shield(kept)  # others may wait for it, too
+
+    def _encoded(self, version: int, changes: Sequence[Change] | None) -> bytes | asyncio.Future[bytes]:
+        """At once, if it is short. None is the whole image."""
+        is_whole = changes is None
+        arrays = whole_values_of(self._history.image) if changes is None else values_of(changes)
+        steps = self._encoding(version, self._history.place, is_whole=is_whole, arrays=arrays)
+        if changes is not None and weight_of(changes) <= _WEIGHT_AT_ONCE_MAX:
+            return bytes(finish(steps))
+        return asyncio.ensure_future(_bytes_in_turns(steps))
 
     async def _until_there_is_something(self, since: Place) -> None:
         is_whole = self._controller.is_whole
@@ -88,7 +96,9 @@ class ImageAnswers:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    async def _encoded(self, version: int, place: Place, *, is_whole: bool, arrays: Mapping[str, Any]) -> bytes:
+    def _encoding(
+        self, version: int, place: Place, *, is_whole: bool, arrays: Mapping[str, Any]
+    ) -> Steps[EncodedMessage]:
         values = {
             **arrays,
             "controller_id": self._controller.controllership.broker_id,
@@ -96,8 +106,11 @@ class ImageAnswers:
             "position": place.position,
             "is_whole": is_whole,
         }
-        steps = write_values_in_steps(FETCH_IMAGE_RESPONSES[version], values)
-        return bytes(await finish_in_turns(steps, _STEPS_TOGETHER))
+        return write_values_in_steps(FETCH_IMAGE_RESPONSES[version], values)
+
+
+async def _bytes_in_turns(steps: Steps[EncodedMessage]) -> bytes:
+    return bytes(await finish_in_turns(steps, _STEPS_TOGETHER))
 
 
 async def _first_of(*events: asyncio.Event) -> None:

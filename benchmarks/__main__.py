@@ -7,7 +7,10 @@ from rich.console import Console
 
 from benchmarks.report import Report
 
-NAMES = ("columns", "append", "read", "recover", "partitions", "compaction", "broker", "groups", "spark", "spark_sink")
+NAMES = (
+    *("columns", "append", "read", "recover", "partitions", "compaction"),
+    *("broker", "groups", "cluster", "spark", "spark_sink"),
+)
 
 
 def main(arguments: list[str]) -> int:

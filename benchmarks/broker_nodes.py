@@ -23,11 +23,11 @@ from benchmarks.broker_load import CORRELATION_ID, HOST, LoadFailed, read_reply
 
 START_TIMEOUT_SECONDS: Final = 90.0
 STOP_TIMEOUT_SECONDS: Final = 60.0
-_METADATA_VERSION: Final = 12
+METADATA_VERSION: Final = 12
 _PROBE_SECONDS: Final = 0.002
-_CLUSTER_ID: Final = "YmFybmFiYXMtYmVuY2htYQ"
+CLUSTER_ID: Final = "YmFybmFiYXMtYmVuY2htYQ"
 
-_JAVA_OPTIONS: Final = (
+JAVA_OPTIONS: Final = (
     *("-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"),
 )
@@ -92,10 +92,10 @@ class Kafka:
             "log.segment.delete.delay.ms": "0",  # a round's records go with it, as ours do
         }
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        run_tool("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(self._properties))
+        run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties))
 
     def command(self) -> list[str]:
-        return ["java", *_JAVA_OPTIONS, "-cp", f"{kafka_jars()}/*", "kafka.Kafka", str(self._properties)]
+        return ["java", *JAVA_OPTIONS, "-cp", f"{kafka_jars()}/*", "kafka.Kafka", str(self._properties)]
 
     def environment(self) -> dict[str, str]:
         return {}
@@ -135,16 +135,16 @@ class RunningNode:
 
     def _answers(self) -> bool:
         asked = {"topics": [], "allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
-        body = write_request(ApiKey.METADATA, _METADATA_VERSION, asked)
-        start = request_start(ApiKey.METADATA, _METADATA_VERSION, CORRELATION_ID, "benchmark", len(body))
+        body = write_request(ApiKey.METADATA, METADATA_VERSION, asked)
+        start = request_start(ApiKey.METADATA, METADATA_VERSION, CORRELATION_ID, "benchmark", len(body))
         try:
             with socket.create_connection((HOST, self.port), timeout=5) as connection:
                 connection.sendall(start + body)
                 reply = read_reply(connection)
         except (OSError, LoadFailed):
             return False
-        header = parse_response_header(ApiKey.METADATA, _METADATA_VERSION, reply)
-        return bool(decode_response(ApiKey.METADATA, _METADATA_VERSION, reply[header.body_position :]).brokers)
+        header = parse_response_header(ApiKey.METADATA, METADATA_VERSION, reply)
+        return bool(decode_response(ApiKey.METADATA, METADATA_VERSION, reply[header.body_position :]).brokers)
 
     def stop(self) -> None:
         if self._process.poll() is None:

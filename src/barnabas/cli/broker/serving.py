@@ -57,7 +57,7 @@ async def _serve(settings: "BrokerSettings", log_format: LogFormat) -> None:
     broker = Broker(settings, on_progress=RecoveryProgress(SystemClock()))
     try:
         async with broker:
-            _spare_the_collector()
+            spare_the_collector()
             _announce(broker, log_format)
             await _until_stopped(broker, stopping)
             logger.info("stopping")
@@ -111,7 +111,7 @@ async def _until_stopped(broker: "Broker", stopping: asyncio.Event) -> None:
         ) from failure
 
 
-def _spare_the_collector() -> None:
+def spare_the_collector() -> None:
     """Objects from the start live forever, and requests create few cycles: collecting less often saves a fifth of the
     time of a small request.
     """

@@ -30,17 +30,10 @@ from barnabas.controller.image_answers import ImageAnswers
 from barnabas.metadata.errors import CorruptNode, NoNode, SessionLost
 from barnabas.metadata.image import RegisteredBroker
 from barnabas.metadata.store import MetadataStore, SessionState
-from barnabas.metadata.znodes import (
-    BARNABAS,
-    BARNABAS_VERSIONS,
-    BROKER_IDS,
-    CONTROLLER,
-    BrokerRegistration,
-    ControllerNode,
-    Endpoint,
-)
+from barnabas.metadata.znodes import BARNABAS, BROKER_IDS, CONTROLLER, BrokerRegistration, ControllerNode, Endpoint
 from barnabas.net.errors import NetworkFailed
 from barnabas.net.stream import Network
+from barnabas.wire.apis import ALL_APIS, ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError, MalformedResponse
 
 logger = logging.getLogger(__name__)
@@ -48,6 +41,7 @@ logger = logging.getLogger(__name__)
 _RETRY_SECONDS: Final = 0.1
 _LOAD_SECONDS: Final = 5.0
 _FAILURES_TOLD: Final = 20
+_IMAGE_VERSION: Final = ALL_APIS[ApiKey.FETCH_IMAGE].version_max
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +85,9 @@ class ControllerSeat:
         self._random = random
         self._client_id = f"broker-{broker_id}"
         self._image_version = 0
-        """Of FetchImage, which the controller is asked by now."""
-        self._version_read = (-1, 0)
-        """By the registration that was read last: its broker epoch, and the version for that broker."""
+        """Of the link."""
+        self._image_versions: dict[int, int] = {}
+        """By broker, as the last registrations said."""
         self._tasks = Tasks(asyncio.get_running_loop())
         self._changed = asyncio.Event()
 
@@ -223,19 +217,23 @@ class ControllerSeat:
             await fetch_image(self.link, self._image_version, self.history, self.broker_id, self.broker_epoch, 0)
 
     async def _endpoint_of(self, store: MetadataStore, broker_id: int) -> tuple[Endpoint, int]:
-        """By its registration, or by the image while the store cannot be asked."""
+        """By its registration, or by the image while the store cannot be asked: then the version is the last one read.
+
+        A broker that never was asked has the newest one: an older version would leave out what others know.
+        """
         known = self.history.image.brokers.get(broker_id)
+        version = self._image_versions.get(broker_id, _IMAGE_VERSION)
         with suppress(SessionLost):
             [node] = await store.get_many([f"{BROKER_IDS}/{broker_id}"])
             if node is not None:
                 registration = BrokerRegistration.decode(broker_id, node.data)
                 known = RegisteredBroker.of(registration, node.stat.czxid)
-                self._version_read = known.epoch, _version_of(registration)
+                version = min(_IMAGE_VERSION, registration.features[BARNABAS].max_version)
+                self._image_versions[broker_id] = version
         endpoint = known.endpoint(self._listener) if known is not None else None
-        if known is None or endpoint is None:
+        if endpoint is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"its listener {self._listener} is not known")
-        epoch, version = self._version_read
-        return endpoint, version if epoch == known.epoch else BARNABAS_VERSIONS.min_version
+        return endpoint, version
 
     async def load_from(self, store: MetadataStore) -> bool:
         """The whole image of the controller, at the start; False when there is none that answers.
@@ -269,14 +267,6 @@ class ControllerSeat:
             logger.info("the controller does not tell the image of the cluster; it is read from the store: %s", error)
             return False
         return self.history.place != NOWHERE  # a new controller has nothing to tell before it has read the tree
-
-
-def _version_of(registration: BrokerRegistration) -> int:
-    """The newest version of FetchImage that this broker and that one understand."""
-    versions = registration.features.get(BARNABAS)
-    if versions is None:
-        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "it is not a broker of Barnabas")
-    return min(BARNABAS_VERSIONS.max_version, versions.max_version)
 
 
 def _is_deposed(error: KafkaError) -> bool:

@@ -10,7 +10,7 @@ comes back last, with the write that ends the construction. What a crash leaves 
 cluster: every write of nodes is one that may be repeated.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from barnabas.base.errors import BarnabasError
@@ -98,21 +98,25 @@ class Construction:
     async def write(self, operations: Iterable[Operation]) -> None:
         """In batches, in their order. Nodes to create that are there already get the data."""
         for batch in in_batches(operations, _TOGETHER_MAX):
-            creates = [one.path for one in batch if isinstance(one, Create)]
-            present = dict(zip(creates, await self._store.get_many(creates), strict=True))
-            due: list[Operation] = []
-            for one in batch:
-                node = present.get(one.path) if isinstance(one, Create) else None
-                if node is None:
-                    due.append(one)
-                elif isinstance(one, Create) and node.data != one.data:
-                    due.append(SetData(one.path, one.data, node.stat.version))
-            if not due:
-                continue
             try:
-                await self._store.multi(due)
+                try:
+                    await self._store.multi(batch)
+                except NodeExists:  # what an earlier attempt has left
+                    await self._store.multi(await self._still_due(batch))
             except (BadVersion, NodeExists, NoNode):
                 raise StoreInUse(_CHANGED) from None
+
+    async def _still_due(self, batch: Sequence[Operation]) -> list[Operation]:
+        creates = [one.path for one in batch if isinstance(one, Create)]
+        present = dict(zip(creates, await self._store.get_many(creates), strict=True))
+        due: list[Operation] = []
+        for one in batch:
+            node = present.get(one.path) if isinstance(one, Create) else None
+            if node is None:
+                due.append(one)
+            elif isinstance(one, Create) and node.data != one.data:
+                due.append(SetData(one.path, one.data, node.stat.version))
+        return due
 
     async def finish(self) -> None:
         """The store is that of the cluster."""

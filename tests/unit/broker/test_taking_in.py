@@ -200,7 +200,7 @@ def test_kill_at_any_call_of_the_disk_is_taken_up(template: Path, tmp_path: Path
 
 def test_broker_that_ran_alone_after_a_kill_is_copied_as_it_is_then(cluster: Cluster) -> None:
     with pytest.raises(SessionLost):
-        cluster.take_in(open_store=dying_sessions(cluster.session, 3, True))
+        cluster.take_in(open_store=dying_sessions(cluster.session, 4, True))
     assert "/brokers/topics/orders" in cluster.nodes
 
     async def change(broker: ServedBroker) -> None:

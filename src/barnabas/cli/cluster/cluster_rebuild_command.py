@@ -136,11 +136,14 @@ def _run(rebuilding: "ClusterRebuilding", options: "ZooKeeperOptions", *, is_wri
     import asyncio
 
     from barnabas.broker.metadata_source import ZooKeeperSource
+    from barnabas.metadata.errors import SessionLost
 
     async def run() -> "ClusterRebuild":
         store = await ZooKeeperSource(options).session()
         try:
             return await (rebuilding.write(store) if is_written else rebuilding.plan(store))
+        except SessionLost as error:
+            raise CommandFailed(f"{error}; run the same command again, and it goes on") from error
         finally:
             await store.close()
 

@@ -13,6 +13,7 @@ from barnabas.broker.taking_in import is_begun, is_single, require_takeable, tak
 from barnabas.cli.local_cluster.cluster_directory import ZOOKEEPER, log_directory_of
 from barnabas.cli.output import confirm, remark
 from barnabas.cli.remote import CommandFailed
+from barnabas.metadata.errors import SessionLost
 from barnabas.metadata.zookeeper.zookeeper_options import ZooKeeperOptions
 
 _FIRST: Final = 1
@@ -43,5 +44,8 @@ def will_take_in(directory: Path, *, is_told: bool) -> bool:
 def take_in_single(directory: Path, options: ZooKeeperOptions) -> None:
     """Once ZooKeeper runs."""
     target = log_directory_of(directory, _FIRST)
-    take_in(LocalFileSystem(), str(directory), str(target), ZooKeeperSource(options).session, kept=[ZOOKEEPER])
+    try:
+        take_in(LocalFileSystem(), str(directory), str(target), ZooKeeperSource(options).session, kept=[ZOOKEEPER])
+    except SessionLost as error:
+        raise CommandFailed(f"{error}; run the same command again, and it goes on") from error
     remark(f"the single broker's data is that of broker {_FIRST} now, in {target}; its metadata is in ZooKeeper")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from barnabas.base.uuid import parse_uuid
+from barnabas.metadata.construction import CONSTRUCTION, ConstructionNode
 from barnabas.metadata.deletions import DeletedTopic
 from barnabas.metadata.znodes import (
     CLUSTER_ID,
@@ -153,7 +154,14 @@ SERVED = [
 ]
 """What Barnabas keeps where Kafka does."""
 
-OURS = [NodeKind("/barnabas/deleted_topics/ID", r"/barnabas/deleted_topics/[\w-]+", _deleted_topic)]
+OURS = [
+    NodeKind("/barnabas/deleted_topics/ID", r"/barnabas/deleted_topics/[\w-]+", _deleted_topic),
+    NodeKind(
+        CONSTRUCTION,
+        CONSTRUCTION,
+        lambda path, data: ConstructionNode.encode(ConstructionNode.decode(data)),
+    ),
+]
 """What only Barnabas has."""
 
 LEFT_OUT = [

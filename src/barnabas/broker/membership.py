@@ -25,6 +25,7 @@ from barnabas.broker.session_file import SessionKeeper
 from barnabas.controller.history import NOWHERE
 from barnabas.controller.seat import ControllerSeat
 from barnabas.controller.watcher import MetadataWatcher
+from barnabas.metadata.construction import CONSTRUCTION
 from barnabas.metadata.current_session import CurrentSession
 from barnabas.metadata.errors import SessionLost, StoreUnreachable
 from barnabas.metadata.foreign_brokers import refuse_foreign_brokers
@@ -79,7 +80,7 @@ class Membership:
         Another broker with the same id is noticed here, before anything is written to the log directories.
         """
         session = await self._open()
-        if known_cluster_id is not None:
+        if self._source.is_shared:
             await self._require_cluster(session, known_cluster_id)
         earlier = await self._earlier_key()
         await require_free_id(session, self.seat.broker_id, None if earlier is None else earlier.session_id)
@@ -114,18 +115,29 @@ class Membership:
         self.store.take(session)
         return session
 
-    async def _require_cluster(self, session: MetadataStore, cluster_id: str) -> None:
-        [node] = await session.get_many([CLUSTER_ID])
+    async def _require_cluster(self, session: MetadataStore, cluster_id: str | None) -> None:
+        """A broker without an id is new, and takes the cluster that is there, or makes one."""
+        node, construction = await session.get_many([CLUSTER_ID, CONSTRUCTION])
+        if construction is not None:
+            raise WrongCluster(
+                "the metadata store is being filled: finish 'barnabas cluster rebuild', or run it again if it was "
+                "interrupted"
+            )
+        if cluster_id is None:
+            return
         found = None if node is None else ClusterId.decode(node.data)
         if found is None:
             raise WrongCluster(
                 f"the metadata store knows no cluster, but the log directories belong to cluster {cluster_id}: correct "
-                "zookeeper.connect, restore ZooKeeper's data, or see 'barnabas cluster rebuild --help'"
+                "zookeeper.connect, restore ZooKeeper's data, or restore the topics from the logs of all brokers with "
+                "'barnabas cluster rebuild', which takes the options of this broker, or the --data-dir of 'barnabas up "
+                "--brokers'"
             )
         if found != cluster_id:
             raise WrongCluster(
                 f"the metadata store is that of cluster {found}, but the log directories belong to cluster "
-                f"{cluster_id}: correct zookeeper.connect or log.dirs"
+                f"{cluster_id}: correct zookeeper.connect or log.dirs; if ZooKeeper has lost that cluster, see "
+                "'barnabas cluster rebuild --help'"
             )
 
     async def _register(self, session: MetadataStore, registration: BrokerRegistration) -> None:

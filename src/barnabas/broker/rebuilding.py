@@ -8,7 +8,7 @@ which none of these partitions belongs. `rebuild` makes the file from what the d
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from random import Random
 
@@ -37,7 +37,7 @@ from barnabas.metadata.rebuild import (
     RebuiltMetadata,
     rebuild_metadata,
 )
-from barnabas.metadata.table import FILE_NAME, SqliteTable, replace_table
+from barnabas.metadata.table import FILE_NAME, TAKEN_IN_NAME, SqliteTable, replace_table
 from barnabas.storage.checkpoints import (
     CLEANER_OFFSETS,
     LEADER_EPOCHS,
@@ -47,7 +47,7 @@ from barnabas.storage.checkpoints import (
     read_offsets,
     read_partition_metadata,
 )
-from barnabas.storage.directories.directory import LogDirectory
+from barnabas.storage.directories.directory import LogDirectory, partition_set_aside
 from barnabas.storage.directories.meta_properties import LOCK, META_PROPERTIES, read_meta_properties
 from barnabas.storage.directories.recognition import holds_log
 from barnabas.storage.producers.producer_snapshot import SNAPSHOT_SUFFIX, CorruptSnapshot, read_snapshot
@@ -97,6 +97,11 @@ def require_metadata(files: FileSystem, log_dirs: Sequence[str]) -> None:
     path = os.path.join(log_dirs[0], FILE_NAME)
     if files.exists(path):
         return
+    if files.exists(os.path.join(log_dirs[0], TAKEN_IN_NAME)):
+        raise MetadataLost(
+            f"{log_dirs[0]} was taken into a cluster by `barnabas up --brokers`, whose ZooKeeper has its metadata now: "
+            "start the cluster again with the same command"
+        )
     _refuse_other_order(files, log_dirs)
     for directory in log_dirs:
         if traces := _traces(files, directory):
@@ -155,11 +160,7 @@ def rebuild(
     read, unless `replace` says so; `CannotRebuild` when partitions are missing, unless that is allowed. Nothing has
     changed then.
     """
-    with ExitStack() as stack:
-        for directory in log_dirs:
-            if not files.is_directory(directory):
-                raise CannotRebuild(f"{directory} is not a directory")
-            stack.callback(files.lock(os.path.join(directory, LOCK)).release)
+    with locked_directories(files, log_dirs):
         _refuse_other_order(files, log_dirs)
         if not replace:
             _require_unreadable(files, log_dirs[0])
@@ -179,6 +180,17 @@ def rebuild(
         if metadata_log is not None and not dry_run:
             note_adoption(files, log_dirs, metadata_log)
         return Rebuilding(os.path.join(log_dirs[0], FILE_NAME), found, metadata, notes, backup)
+
+
+@contextmanager
+def locked_directories(files: FileSystem, log_dirs: Sequence[str]) -> Iterator[None]:
+    """No broker uses them meanwhile. `DirectoryLocked` while one does."""
+    with ExitStack() as stack:
+        for directory in log_dirs:
+            if not files.is_directory(directory):
+                raise CannotRebuild(f"{directory} is not a directory")
+            stack.callback(files.lock(os.path.join(directory, LOCK)).release)
+        yield
 
 
 def _kafka_configs(
@@ -230,7 +242,16 @@ def survey_logs(files: FileSystem, log_dirs: Sequence[str], node_id: int | None,
             producer_id_max = max(producer_id_max, *_producer_ids(files, path))
     cluster_id, node_id = _owner(files, log_dirs, node_id, notes)
     partitions = [_survey_partition(files, path, name, notes) for name, path in paths.items()]
-    return FoundLogs(cluster_id, node_id, partitions, frozenset(compacted), producer_id_max)
+    strays = [stray for directory in log_dirs for stray in _survey_strays(files, directory, notes)]
+    return FoundLogs(cluster_id, node_id, partitions, frozenset(compacted), producer_id_max, strays)
+
+
+def _survey_strays(files: FileSystem, directory: str, notes: list[str]) -> Iterator[FoundPartition]:
+    """Those whose names say which partition they held."""
+    for stray in LogDirectory(files, directory).list().strays:
+        name = partition_set_aside(stray)
+        if name is not None:
+            yield _survey_partition(files, os.path.join(directory, stray), name, notes)
 
 
 def _owner(files: FileSystem, log_dirs: Sequence[str], node_id: int | None, notes: list[str]) -> tuple[str | None, int]:
@@ -263,7 +284,7 @@ def _survey_partition(files: FileSystem, path: str, name: TopicPartition, notes:
             created_ms = files.modified_ms(metadata_path)
     except CorruptCheckpoint as problem:
         notes.append(str(problem))
-    return FoundPartition(name, topic_id, created_ms, _newest_epoch(files, path, notes))
+    return FoundPartition(name, topic_id, created_ms, _newest_epoch(files, path, notes), path)
 
 
 def _newest_epoch(files: FileSystem, path: str, notes: list[str]) -> LeaderEpoch:

@@ -66,6 +66,7 @@ def _say(rebuilding: "Rebuilding", dry_run: bool) -> None:
     from barnabas.base.uuid import uuid_text
     from barnabas.base.wording import first_few
     from barnabas.cli.output import plural, remark, say, say_table
+    from barnabas.cli.rebuild_remarks import remark_guessed, remark_new_ids, remark_unreadable
 
     rebuilt = rebuilding.metadata
     say(f"cluster {rebuilt.cluster_id}, node {rebuilding.found.node_id}")
@@ -85,16 +86,10 @@ def _say(rebuilding: "Rebuilding", dry_run: bool) -> None:
     say(f"{'would write' if dry_run else 'wrote'} {rebuilding.path} ({counts})")
     if rebuilding.backup is not None:
         say(f"the old file is kept as {rebuilding.backup}")
-    for note in rebuilding.notes:
-        remark(f"not readable, and ignored: {note}")
-    if rebuilt.new_ids:
-        remark(f"no topic id was found, so a new one is used: {first_few(rebuilt.new_ids)}")
+    remark_unreadable(rebuilding.notes)
+    remark_new_ids(rebuilt.new_ids)
     if rebuilt.left_out:
         remark(f"left over from an earlier topic of the same name, and ignored: {first_few(rebuilt.left_out)}")
     if rebuilt.missing:
         remark(f"not found, and created empty: {first_few(rebuilt.missing)}")
-    if rebuilt.guessed:
-        remark(
-            f"the settings of these topics are not known, so they keep all records: {first_few(rebuilt.guessed)}; "
-            "set them again with `barnabas config set`, or unset retention.ms and retention.bytes"
-        )
+    remark_guessed(rebuilt.guessed)

@@ -33,6 +33,10 @@ def up(
         ),
     ] = None,
     zookeeper: arguments.ZooKeeper = None,
+    take_in: Annotated[
+        bool,
+        typer.Option("--take-in", help="With --brokers: make a single broker's data that of the cluster's first one."),
+    ] = False,
     metrics_listen: arguments.MetricsListen = None,
     metrics_port: arguments.MetricsPort = None,
     log_format: arguments.Format = LogFormat.TEXT,
@@ -49,12 +53,17 @@ def up(
             raise CommandFailed("--metrics-listen is for one broker; with --brokers give --metrics-port, for the first")
         from barnabas.cli.local_cluster.cluster_directory import common_texts, plan_brokers
         from barnabas.cli.local_cluster.cluster_up import run_cluster
+        from barnabas.cli.local_cluster.single_directory import will_take_in
 
         directory = (data_dir or Path(arguments.DATA_DIRECTORY)).absolute()
         texts = common_texts(given, config, zookeeper)
+        takes_in = will_take_in(directory, is_told=take_in)
         planned = plan_brokers(directory, brokers, listen, metrics_port)
-        run_cluster(directory, planned, texts, ("--log-format", log_format.value, "--log-level", log_level.value))
+        options = ("--log-format", log_format.value, "--log-level", log_level.value)
+        run_cluster(directory, planned, texts, options, takes_in=takes_in)
         return
+    if take_in:
+        raise CommandFailed("--take-in needs --brokers: it makes a single broker the first one of a cluster")
     if zookeeper is not None:
         raise CommandFailed("--zookeeper needs --brokers; 'barnabas broker' runs one broker of a cluster")
     from barnabas.cli.local_cluster.cluster_directory import check_single

@@ -62,6 +62,10 @@ class LogDirectory:
     usable_bytes: int
     """Both -1 where the broker does not tell."""
     partition_bytes: Mapping[TopicPartition, int]
+    stray_count: int = 0
+    """Directories of partitions that the cluster's metadata does not have; 0 where the broker does not tell."""
+    strays: Sequence[str] = ()
+    """The names of the first of them."""
 
 
 class Admin:
@@ -255,4 +259,6 @@ def _log_directory(node_id: int, result: Message) -> LogDirectory:
             for partition in topic.partitions
             if not partition.is_future_key
         },
+        getattr(result, "stray_count", 0),
+        getattr(result, "strays", ()),
     )

@@ -295,11 +295,11 @@ def _grown(
             f"the partition count of topic '{topic.topic}' is {have}; {count} would not add any",
         )
     check_count(count - have)
-    factor = len(topic.partitions[0].replicas)
+    replicas = next((one.replicas for one in topic.partitions if one.replicas), ())  # a lost partition has none
+    factor = max(1, len(replicas))
     if assignments is None:
         # Goes on where the topic's first partition says that placing began.
-        first = topic.partitions[0].replicas[0]
-        start = broker_ids.index(first) if first in broker_ids else 0
+        start = broker_ids.index(replicas[0]) if replicas and replicas[0] in broker_ids else 0
         placed = place_replicas(broker_ids, count - have, factor, start=start, shift=start, first_partition=have)
     elif len(assignments) != count - have:
         raise KafkaError(

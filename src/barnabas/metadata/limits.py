@@ -5,7 +5,7 @@ A request holds, for each operation, its path and data, and what `OPERATION_BYTE
 list, and the chroot in front of the path, which has at most `CHROOT_BYTES_MAX`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from barnabas.metadata.errors import WriteTooLarge
@@ -21,6 +21,21 @@ def check_size(operations: Sequence[Operation]) -> None:
     total_bytes = sum(map(_size_bytes, operations))
     if total_bytes > WRITE_BYTES_MAX:
         raise WriteTooLarge(max(operations, key=_size_bytes).path, total_bytes, WRITE_BYTES_MAX)
+
+
+def in_batches(operations: Iterable[Operation], count_max: int) -> Iterator[list[Operation]]:
+    """Groups of at most so many, in their order, each of which is small enough for one write."""
+    batch: list[Operation] = []
+    batch_bytes = 0
+    for operation in operations:
+        size_bytes = _size_bytes(operation)
+        if batch and (len(batch) == count_max or batch_bytes + size_bytes > WRITE_BYTES_MAX):
+            yield batch
+            batch, batch_bytes = [], 0
+        batch.append(operation)
+        batch_bytes += size_bytes
+    if batch:
+        yield batch
 
 
 def _size_bytes(operation: Operation) -> int:

@@ -1,4 +1,4 @@
-"""A cluster's nodes, rebuilt from the log directories of its one broker. Pure.
+"""A cluster's nodes, rebuilt from the log directories of its one broker. Pure. (`cluster_rebuild`: of several.)
 
 | node | comes from |
 |---|---|
@@ -16,7 +16,7 @@ directories of the other are left out, so that the broker treats them as partiti
 """
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -29,6 +29,7 @@ from barnabas.metadata.store import NO_OWNER, Create
 from barnabas.metadata.tree import Draft, Tree, WriteContext
 from barnabas.metadata.znodes import (
     CLUSTER_ID,
+    NO_LEADER,
     PERSISTENT_PATHS,
     PRODUCER_ID_BLOCK,
     PRODUCER_ID_BLOCK_SIZE,
@@ -65,6 +66,7 @@ class FoundPartition:
     """When `partition.metadata` was written; 0 without it."""
     leader_epoch: LeaderEpoch
     """The newest one in the log's history."""
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +79,51 @@ class FoundLogs:
     compacted: frozenset[str] = frozenset()
     """Topics that were compacted at some time."""
     producer_id_max: ProducerId = NO_PRODUCER
+    strays: Sequence[FoundPartition] = ()
+    """What was set aside because the metadata did not have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebuiltPartition:
+    replicas: tuple[int, ...]
+    """Nobody, when it was not found: it is offline then."""
+    leader_epoch: LeaderEpoch
+
+    @property
+    def state(self) -> PartitionState:
+        leader = self.replicas[0] if self.replicas else NO_LEADER
+        return PartitionState(leader, self.leader_epoch, self.replicas, controller_epoch=0)
 
 
 @dataclass(frozen=True, slots=True)
 class RebuiltTopic:
     name: str
     id: UUID
-    partition_count: int
-    found_count: int
+    partitions: Sequence[RebuiltPartition]
     configs: Mapping[str, str]
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.partitions)
+
+    @property
+    def assignment(self) -> TopicAssignment:
+        alike = {one.replicas: ReplicaAssignment(one.replicas) for one in self.partitions}
+        return TopicAssignment(self.name, self.id, tuple([alike[one.replicas] for one in self.partitions]))
+
+    def creates(self) -> Iterator[Create]:
+        """All its nodes. The settings come first: what is left of a topic must not have those that delete records."""
+        assignment = self.assignment
+        yield Create(topic_config_path(self.name), encode_configs(self.configs))
+        yield Create(assignment.path, assignment.encode())
+        yield Create(TopicAssignment.partitions_path_of(self.name))
+        for index in range(self.partition_count):
+            yield from self.partition_creates(index)
+
+    def partition_creates(self, index: int) -> Iterator[Create]:
+        path = PartitionState.path_of(self.name, index)
+        yield Create(parent_of(path))
+        yield Create(path, self.partitions[index].state.encode())
 
 
 @dataclass(slots=True)
@@ -111,12 +149,12 @@ def rebuild_metadata(
     rebuilt = RebuiltMetadata(Tree(), cluster_id)
     creates = [Create(path) for path in with_parents(PERSISTENT_PATHS) if path != PRODUCER_ID_BLOCK]
     creates.append(Create(CLUSTER_ID, ClusterId.encode(cluster_id)))
-    creates.append(Create(PRODUCER_ID_BLOCK, _used_producer_ids(found, now_ms).encode()))
-    by_topic: dict[str, list[FoundPartition]] = {}
-    for partition in sorted(found.partitions, key=lambda one: one.name):
-        by_topic.setdefault(partition.name.topic, []).append(partition)
-    for topic, partitions in by_topic.items():
-        creates += _topic(rebuilt, found, topic, partitions, known_configs.get(topic), source)
+    block = used_producer_ids(found.node_id, found.producer_id_max, now_ms)
+    creates.append(Create(PRODUCER_ID_BLOCK, block.encode()))
+    for name, partitions in by_topic(found.partitions).items():
+        topic = _topic(rebuilt, found, name, partitions, known_configs.get(name), source)
+        rebuilt.topics.append(topic)
+        creates += topic.creates()
     draft = Draft(rebuilt.tree)
     # Positions never come back, so they go on above any that the lost store can have come to by counting writes.
     draft.run(creates, WriteContext(now_ms, now_ms, NO_OWNER))
@@ -124,11 +162,32 @@ def rebuild_metadata(
     return rebuilt
 
 
-def _used_producer_ids(found: FoundLogs, now_ms: TimestampMs) -> ProducerIdBlock:
+def by_topic(partitions: Iterable[FoundPartition]) -> dict[str, list[FoundPartition]]:
+    """In the order of their names and numbers."""
+    topics: dict[str, list[FoundPartition]] = {}
+    for partition in sorted(partitions, key=lambda one: one.name):
+        topics.setdefault(partition.name.topic, []).append(partition)
+    return topics
+
+
+def used_producer_ids(node_id: int, id_max: ProducerId, now_ms: TimestampMs) -> ProducerIdBlock:
     """Ids are given out at less than one a millisecond, so the time is above all of them; unless the clock is wrong."""
-    first_free = max(found.producer_id_max + 1, now_ms)
+    first_free = max(id_max + 1, now_ms)
     last = first_free + -first_free % PRODUCER_ID_BLOCK_SIZE + PRODUCER_ID_BLOCK_SIZE - 1
-    return ProducerIdBlock(found.node_id, last - PRODUCER_ID_BLOCK_SIZE + 1, last)
+    return ProducerIdBlock(node_id, last - PRODUCER_ID_BLOCK_SIZE + 1, last)
+
+
+def guessed_configs(*, was_compacted: bool) -> Mapping[str, str]:
+    """Of a topic whose settings are not known."""
+    return {"cleanup.policy": "compact", **KEEP_EVERYTHING} if was_compacted else KEEP_EVERYTHING
+
+
+def check_partition_count(topic: str, count: int, found: int) -> None:
+    if count - found > _MISSING_MAX:
+        raise CannotRebuild(
+            f"{topic}-{count - 1} was found, but only {found} of the {count} partitions that the topic must then "
+            "have; if a log directory is missing, give it too, else move that partition's directory elsewhere"
+        )
 
 
 def _topic(
@@ -138,33 +197,21 @@ def _topic(
     partitions: Sequence[FoundPartition],
     known_configs: Mapping[str, str] | None,
     source: random.Random,
-) -> Iterator[Create]:
+) -> RebuiltTopic:
     newest = max(partitions, key=lambda one: (one.topic_id is not None, one.created_ms))
     topic_id = newest.topic_id
     if topic_id is None:
         topic_id = new_uuid(source)
         rebuilt.new_ids.append(topic)
-    own = {one.name.partition: one for one in partitions if one.topic_id in (None, topic_id)}
-    rebuilt.left_out += [one.name for one in partitions if one.name.partition not in own]
-    count = max(own) + 1
-    if count - len(own) > _MISSING_MAX:
-        raise CannotRebuild(
-            f"{topic}-{count - 1} was found, but only {len(own)} of the {count} partitions that the topic must then "
-            "have; if a log directory is missing, give it too, else move that partition's directory elsewhere"
-        )
-    rebuilt.missing += [TopicPartition(topic, index) for index in range(count) if index not in own]
+    epochs = {one.name.partition: one.leader_epoch for one in partitions if one.topic_id in (None, topic_id)}
+    rebuilt.left_out += [one.name for one in partitions if one.name.partition not in epochs]
+    count = max(epochs) + 1
+    check_partition_count(topic, count, len(epochs))
+    rebuilt.missing += [TopicPartition(topic, index) for index in range(count) if index not in epochs]
     configs = known_configs
     if configs is None:
         rebuilt.guessed.append(topic)
-        configs = {"cleanup.policy": "compact", **KEEP_EVERYTHING} if topic in found.compacted else KEEP_EVERYTHING
-    rebuilt.topics.append(RebuiltTopic(topic, topic_id, count, len(own), configs))
+        configs = guessed_configs(was_compacted=topic in found.compacted)
     replicas = (found.node_id,)
-    assignment = TopicAssignment(topic, topic_id, (ReplicaAssignment(replicas),) * count)
-    yield Create(assignment.path, assignment.encode())
-    yield Create(TopicAssignment.partitions_path_of(topic))
-    yield Create(topic_config_path(topic), encode_configs(configs))
-    for index in range(count):
-        epoch = own[index].leader_epoch if index in own else NO_EPOCH
-        path = PartitionState.path_of(topic, index)
-        yield Create(parent_of(path))
-        yield Create(path, PartitionState(found.node_id, epoch + 1, replicas, controller_epoch=0).encode())
+    made = [RebuiltPartition(replicas, epochs.get(index, NO_EPOCH) + 1) for index in range(count)]
+    return RebuiltTopic(topic, topic_id, made, configs)

@@ -31,6 +31,8 @@ _log: Final = logging.getLogger(__name__)
 
 FILE_NAME: Final = "barnabas-metadata.db"
 LOCK_NAME: Final = "barnabas-metadata.lock"
+TAKEN_IN_NAME: Final = f"{FILE_NAME}.taken-in"
+"""What the file is called when its nodes were copied into ZooKeeper: no broker on its own may use it any more."""
 FORMAT_VERSION: Final = 1
 
 _SCHEMA: Final = f"""
@@ -199,6 +201,12 @@ def _set_aside(files: FileSystem, path: str) -> str | None:
         files.rename(path + ending, backup + ending)
     files.sync_directory(os.path.dirname(path))
     return backup
+
+
+def retire_table(files: FileSystem, directory: str) -> None:
+    """Renames the file, durably: what it holds is in ZooKeeper now. It was closed, so it has no log beside it."""
+    files.rename(os.path.join(directory, FILE_NAME), os.path.join(directory, TAKEN_IN_NAME))
+    files.sync_directory(directory)
 
 
 def _make_file(files: FileSystem, path: str, tree: Tree) -> None:

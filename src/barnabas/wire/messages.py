@@ -28,6 +28,7 @@ from kio.serial import entity_writer
 from barnabas.wire.apis import ALL_APIS, ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError, MalformedRequest, MalformedResponse
 from barnabas.wire.image_messages import FETCH_IMAGE_REQUESTS, FETCH_IMAGE_RESPONSES
+from barnabas.wire.log_directory_messages import with_strays
 from barnabas.wire.primitives import TEXT_BYTES_MAX, UNREADABLE
 from barnabas.wire.reader import Allowance, message_reader, message_steps
 from barnabas.wire.steps import Steps, finish
@@ -142,7 +143,8 @@ def _schema(api_key: int, version: int, kind: str) -> Schema:
     if api_key == ApiKey.FETCH_IMAGE:
         return (FETCH_IMAGE_REQUESTS if kind == "Request" else FETCH_IMAGE_RESPONSES)[version]
     package = _CAPITAL.sub("_", api.name).lower()
-    return getattr(import_module(f"kio.schema.{package}.v{version}"), api.name + kind)
+    schema = getattr(import_module(f"kio.schema.{package}.v{version}"), api.name + kind)
+    return with_strays(schema) if (api_key, kind) == (ApiKey.DESCRIBE_LOG_DIRS, "Response") else schema
 
 
 def _encode(message: Message) -> bytes:

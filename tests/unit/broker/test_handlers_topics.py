@@ -301,6 +301,24 @@ def test_request_without_time_times_out_and_changes_nothing(tmp_path: Path, time
 
 
 @pytest.mark.parametrize("version", range(1, 6))
+def test_log_directories_tell_stray_logs_where_the_version_has_room(tmp_path: Path, version: int) -> None:
+    async def scenario() -> None:
+        async with served_broker(tmp_path) as broker:
+            [directory] = (await broker.ask(ApiKey.DESCRIBE_LOG_DIRS, version, topics=None)).results
+            assert getattr(directory, "stray_count", 0) == 0
+            names = [f"orders-{index}.{index:032x}-stray" for index in range(102)]
+            next(iter(broker.broker.logs.directories)).strays.update(dict.fromkeys(reversed(names)))
+            [directory] = (await broker.ask(ApiKey.DESCRIBE_LOG_DIRS, version, topics=None)).results
+            if version == 1:
+                assert not hasattr(directory, "strays")
+            else:
+                assert directory.stray_count == 102
+                assert directory.strays == tuple(sorted(names)[:100])
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("version", range(1, 6))
 def test_log_directories_tell_sizes_of_the_partitions_asked_for(tmp_path: Path, version: int) -> None:
     async def scenario() -> None:
         async with served_broker(tmp_path) as broker:

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -16,7 +17,7 @@ from barnabas.controller.placement import assigned_replicas, place_replicas
 from barnabas.controller.topics import TopicWriter
 from barnabas.metadata.deletions import DeletedTopic, Deletions
 from barnabas.metadata.store import Create
-from barnabas.metadata.znodes import PERSISTENT_PATHS, PartitionState
+from barnabas.metadata.znodes import PERSISTENT_PATHS, PartitionState, ReplicaAssignment, TopicAssignment
 from barnabas.wire.errors import ErrorCode, KafkaError
 from tests.support.metadata_cluster import MetadataCluster, run_in_cluster
 
@@ -224,6 +225,20 @@ def test_partitions_are_added_where_placing_began() -> None:
         assert all(one.leader == one.replicas[0] for one in after.partitions)
 
     run_in_cluster(scenario, (1, 2, 3))
+
+
+def test_topic_whose_first_partition_was_lost_can_grow() -> None:
+    async def scenario(cluster: MetadataCluster) -> None:
+        await cluster.create("t", 2)
+        [node] = await cluster.session.get_many([TopicAssignment.path_of("t")])
+        assert node is not None
+        whole = TopicAssignment.decode("t", node.data)
+        lost = replace(whole, partitions=(ReplicaAssignment(()), whole.partitions[1]))
+        await cluster.session.set(lost.path, lost.encode())
+        grown = await cluster.writer.add_partitions(cluster.watcher.image, "t", 3)
+        assert [len(one.replicas) for one in grown.partitions] == [0, 1, 1]
+
+    run_in_cluster(scenario, (1, 2))
 
 
 def test_racing_growth_and_deletion_leave_a_whole_topic_or_none() -> None:

@@ -348,3 +348,18 @@ def test_bad_tls_files_are_named_at_once(tmp_path: Path) -> None:
         await threads_gone()
 
     asyncio.run(main())
+
+
+def test_server_has_memory_for_many_large_transactions(zookeeper: ZooKeeperOptions) -> None:
+    """The server keeps the last ones in memory. In a cluster with many partitions each has hundreds of writes."""
+
+    async def main() -> None:
+        store = await ZooKeeperStore.open(zookeeper)
+        paths = [f"/state-{number}" for number in range(500)]
+        await store.multi([Create(path) for path in paths])
+        for number in range(30):
+            await store.multi([SetData(path, b"%01500d" % number) for path in paths])
+        assert (await store.get(paths[0])).stat.version == 30
+        await store.close()
+
+    asyncio.run(main())

@@ -4,6 +4,7 @@
   adds a directory's total and usable bytes, version 5 whether it is cordoned.
 - No topics in the request (null) mean all. An offline directory has KAFKA_STORAGE_ERROR. `offset_lag` is what is not
   committed yet.
+- Directories that are set aside as `-stray` are told in tagged fields of ours (`wire.log_directory_messages`).
 - Not here: partitions are not moved between directories, so there are no future replicas.
 """
 
@@ -19,6 +20,7 @@ from barnabas.broker.services import Services
 from barnabas.storage.directories.directory import LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.wire.errors import ErrorCode
+from barnabas.wire.log_directory_messages import STRAYS_NAMED_MAX
 from barnabas.wire.request_views import DescribableLogDirTopic, DescribeLogDirsRequest
 
 _UNKNOWN_BYTES: Final = -1
@@ -56,6 +58,8 @@ class DescribeLogDirsHandler:
             "total_bytes": total,
             "usable_bytes": usable,
             "is_cordoned": directory.path in self._services.settings.log_manager_config.cordoned_log_dirs,
+            "stray_count": len(directory.strays),
+            "strays": sorted(directory.strays)[:STRAYS_NAMED_MAX],
         }
 
 

@@ -1,9 +1,10 @@
-"""`barnabas cluster`: shows the brokers of a cluster."""
+"""`barnabas cluster`: shows the brokers of a cluster, and restores its topics when ZooKeeper has lost them."""
 
 from typing import TYPE_CHECKING
 
 import typer
 
+from barnabas.cli.cluster.cluster_rebuild_command import rebuild
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, with_cluster
 from barnabas.cli.watching import INTERVAL_SECONDS, Interval, Limit, Looking, watch_cluster
 
@@ -12,12 +13,13 @@ if TYPE_CHECKING:
     from barnabas.cli.cluster.cluster_view import ClusterLook
     from barnabas.client.cluster import Cluster
 
-app = typer.Typer(help="Show the cluster.", rich_markup_mode=None)
+app = typer.Typer(help="Show the cluster, or restore its topics.", rich_markup_mode=None)
+app.command()(rebuild)
 
 
 @app.callback()
 def cluster_commands() -> None:
-    """Show the cluster."""
+    """Show the cluster, or restore its topics."""
 
 
 @app.command()

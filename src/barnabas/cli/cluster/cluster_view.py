@@ -5,6 +5,7 @@ one that does not answer.
 """
 
 import asyncio
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -45,6 +46,15 @@ class BrokerView:
         return sum(sum(directory.partition_bytes.values()) for directory in self.directories)
 
     @property
+    def stray_count(self) -> int:
+        return sum(directory.stray_count for directory in self.directories or ())
+
+    @property
+    def strays(self) -> list[str]:
+        """The paths of the first of them."""
+        return [os.path.join(one.path, name) for one in self.directories or () for name in one.strays]
+
+    @property
     def free_bytes(self) -> int:
         """Of the fullest disk; -1 when the broker does not tell."""
         return min((directory.usable_bytes for directory in self.directories or ()), default=-1)
@@ -75,6 +85,10 @@ class ClusterView:
             lines.append("there is no controller")
         if self.offline:
             lines.append(f"{plural(len(self.offline), 'partition')} offline: {first_few(self.offline)}")
+        for broker in self.brokers:
+            if broker.stray_count:
+                names = first_few(broker.strays, broker.stray_count)
+                lines.append(f"{plural(broker.stray_count, 'stray log')} on broker {broker.broker_id}: {names}")
         return lines
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -110,6 +124,8 @@ class ClusterView:
                     "log_bytes": broker.log_bytes,
                     "free_bytes": broker.free_bytes,
                     "directories": [directory.path for directory in broker.directories or ()],
+                    "stray_logs": broker.stray_count,
+                    "strays": broker.strays,
                 }
                 for broker in self.brokers
             ],

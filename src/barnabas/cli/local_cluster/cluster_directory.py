@@ -25,12 +25,12 @@ from barnabas.cli.broker.given_settings import ALONE, read_properties, texts_of_
 from barnabas.cli.output import plural, remark
 from barnabas.cli.ports import free_ports, is_free, parse_listen
 from barnabas.cli.remote import DEFAULT_BOOTSTRAP, CommandFailed
-from barnabas.storage.directories.meta_properties import META_PROPERTIES
 
 logger = logging.getLogger(__name__)
 
 ZOOKEEPER: Final = "zookeeper"
 _PROPERTIES: Final = "broker.properties"
+_DATA: Final = "data"
 _LISTENER: Final = "PLAINTEXT://"
 _NOTE: Final = "# Written by `barnabas up --brokers` at every start, from its options; only the port is kept.\n"
 _OWN: Final = (
@@ -69,7 +69,7 @@ class LocalBroker:
 
     @property
     def log_directory(self) -> Path:
-        return self.directory / "data"
+        return self.directory / _DATA
 
     def write_properties(self, common: Mapping[str, str]) -> None:
         """Its settings: those of all brokers, and its own."""
@@ -106,11 +106,6 @@ def common_texts(given: Mapping[str, str], config: Path | None, zookeeper: str |
 
 def plan_brokers(directory: Path, count: int, listen: str | None, metrics_port: int | None) -> list[LocalBroker]:
     """The brokers 1 to `count`. The first listens where it is told to, the others on free ports of the same host."""
-    if (directory / META_PROPERTIES).exists():
-        raise CommandFailed(
-            f"{directory} has the data of a single broker; leave out --brokers, or choose another directory with "
-            "--data-dir"
-        )
     _say_left_out(directory, count)
     kept = {number: _kept_address(directory, number) for number in range(1, count + 1)}
     host, port = parse_listen(listen or kept[1] or DEFAULT_BOOTSTRAP)
@@ -127,7 +122,7 @@ def plan_brokers(directory: Path, count: int, listen: str | None, metrics_port: 
 
 def check_single(directory: Path) -> None:
     """Refuses the directory of a cluster to a broker that would be alone in it."""
-    count = len(_brokers_in(directory))
+    count = len(brokers_in(directory))
     if count:
         raise CommandFailed(
             f"{directory} has the data of {plural(count, 'broker')}; give --brokers {count}, or another directory with "
@@ -136,15 +131,20 @@ def check_single(directory: Path) -> None:
 
 
 def _say_left_out(directory: Path, count: int) -> None:
-    left_out = sorted(number for number in _brokers_in(directory) if number > count)
+    left_out = sorted(number for number in brokers_in(directory) if number > count)
     if left_out:
         names = ", ".join(f"broker-{number}" for number in left_out)
         remark(f"not started, though {directory} has their data: {names}; their partitions are offline")
 
 
-def _brokers_in(directory: Path) -> list[int]:
+def brokers_in(directory: Path) -> list[int]:
+    """The numbers of the brokers that `up --brokers` has started there."""
     names = (path.parent.name.removeprefix("broker-") for path in directory.glob(f"broker-*/{_PROPERTIES}"))
-    return [int(name) for name in names if name.isdecimal()]
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def log_directory_of(directory: Path, number: int) -> Path:
+    return _of(directory, number) / _DATA
 
 
 def _of(directory: Path, number: int) -> Path:

@@ -14,25 +14,35 @@ from barnabas.broker.settings import BrokerSettings
 from barnabas.cli.broker.retirement import retire_broker
 from barnabas.cli.local_cluster.cluster_directory import ZOOKEEPER, LocalBroker, bootstrap_of
 from barnabas.cli.local_cluster.cluster_screen import make_screen
+from barnabas.cli.local_cluster.single_directory import take_in_single
 from barnabas.cli.local_cluster.supervisor import Retire, Supervisor
 from barnabas.cli.output import plural
 from barnabas.cli.zookeeper.zookeeper_commands import started_servers
 from barnabas.cli.zookeeper.zookeeper_jars import find_program
 from barnabas.cli.zookeeper.zookeeper_node import ZooKeeperNode
 from barnabas.cli.zookeeper.zookeeper_servers import ZooKeeperServers, broker_identity
+from barnabas.metadata.zookeeper.zookeeper_options import ZooKeeperOptions
 
 _RETIRE_TIMEOUT_MS: Final = 3000
 """A ZooKeeper that does not answer sooner must not hold up the restart."""
 
 
 def run_cluster(
-    directory: Path, brokers: Sequence[LocalBroker], texts: Mapping[str, str], options: Sequence[str]
+    directory: Path,
+    brokers: Sequence[LocalBroker],
+    texts: Mapping[str, str],
+    options: Sequence[str],
+    *,
+    takes_in: bool = False,
 ) -> None:
     """Returns when a signal has stopped it; `CommandFailed` when it cannot be kept running.
 
-    `texts` are the settings of all brokers, `options` what else their command lines have.
+    `texts` are the settings of all brokers, `options` what else their command lines have. With `takes_in` the directory
+    is that of a single broker, which becomes the first one.
     """
-    with _zookeeper(directory, texts) as (server, common):
+    with cluster_zookeeper(directory, texts) as (server, common):
+        if takes_in:
+            take_in_single(directory, _zookeeper_options(BrokerSettings(common)))
         for broker in brokers:
             broker.write_properties(common)
         where = bootstrap_of(brokers)
@@ -44,7 +54,9 @@ def run_cluster(
 
 
 @contextmanager
-def _zookeeper(directory: Path, texts: Mapping[str, str]) -> Iterator[tuple[ZooKeeperNode | None, Mapping[str, str]]]:
+def cluster_zookeeper(
+    directory: Path, texts: Mapping[str, str]
+) -> Iterator[tuple[ZooKeeperNode | None, Mapping[str, str]]]:
     """The server that the cluster brings along, if the settings name none; and the settings, which then name it."""
     if texts.get("zookeeper.connect"):
         yield None, texts
@@ -56,10 +68,14 @@ def _zookeeper(directory: Path, texts: Mapping[str, str]) -> Iterator[tuple[ZooK
         yield servers.nodes[0], {**texts, **reached, "zookeeper.set.acl": "true"}
 
 
-def _retiring(settings: BrokerSettings) -> Retire:
+def _zookeeper_options(settings: BrokerSettings) -> ZooKeeperOptions:
     options = settings.config.zookeeper_options()
     assert options is not None, "the settings name a ZooKeeper"
-    hasty = replace(options, connection_timeout_ms=_RETIRE_TIMEOUT_MS)
+    return options
+
+
+def _retiring(settings: BrokerSettings) -> Retire:
+    hasty = replace(_zookeeper_options(settings), connection_timeout_ms=_RETIRE_TIMEOUT_MS)
 
     async def retire(broker: LocalBroker) -> bool:
         return await retire_broker(LocalFileSystem(), hasty, str(broker.log_directory))

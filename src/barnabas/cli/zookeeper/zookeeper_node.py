@@ -22,7 +22,9 @@ from barnabas.cli.zookeeper.zookeeper_jars import ZooKeeperProgram
 
 _MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _JVM_OPTIONS: Final = (
-    "-Xmx64m",
+    "-Xms16m",
+    "-Xmx512m",  # tens of thousands of partitions; a small cluster needs a tenth of it
+    "-Dzookeeper.commitLogCount=50",  # of the last transactions, kept in memory: 500 large ones take 300 MB
     "-Xss256k",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",

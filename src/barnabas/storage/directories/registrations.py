@@ -142,7 +142,10 @@ class Registrations:
         self, broker_epoch: int, on_failure: Callable[[LogDirectory, DiskFailed], None]
     ) -> Iterator[Job[None]]:
         """The broker is registered with this epoch: one job for each directory."""
-        intact_since = broker_epoch if self.past.intact_since is None else self.past.intact_since
+        previous, intact_since = self.past
+        # Epochs grow in one store: one that went back was wiped or restored, and what was before means nothing there.
+        if intact_since is None or previous is None or broker_epoch <= previous:
+            intact_since = broker_epoch
         self._current = LastRegistration(broker_epoch, intact_since, self._boot_id, self._directories.online_ids)
         self.past = Past(broker_epoch, intact_since)
         content = encode_registration(self._current)

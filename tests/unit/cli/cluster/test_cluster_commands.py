@@ -5,6 +5,7 @@ import io
 import json
 import re
 import socket
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -19,6 +20,8 @@ from barnabas.wire.leaders import NodeEndpoint
 from tests.support.command_line import run
 
 DISK = LogDirectory(1, "/data", ErrorCode.NONE, 2 << 30, 1 << 30, {TopicPartition("orders", 0): 2048})
+STRAYS = tuple(f"orders-{number}.x-stray" for number in range(3))
+LITTERED = LogDirectory(3, "/data", ErrorCode.NONE, -1, -1, {}, 102, STRAYS)
 ONE = BrokerView(1, "127.0.0.1:9092", "Ottensen", 1, 2, (DISK,))
 SILENT = BrokerView(2, "127.0.0.1:9192", None, 0, 1, None)
 OFFLINE = tuple(TopicPartition("orders", number) for number in range(1, 8))
@@ -44,6 +47,22 @@ def test_one_broker_is_described(capsys: pytest.CaptureFixture[str]) -> None:
     assert (described["brokers"][0]["leads"], described["brokers"][0]["answers"]) == (3, True)
 
 
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ((), "is not one of 'barnabas up --brokers': give the options of the broker, with its zookeeper.connect"),
+        (("--zookeeper", "127.0.0.1:1", "--topic-id", "orders=x"), "--topic-id orders: "),
+        (("--zookeeper", "127.0.0.1:1"), "is not a directory"),
+    ],
+)
+def test_rebuild_that_cannot_begin_says_what_is_missing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, options: tuple[str, ...], reason: str
+) -> None:
+    status, out, err = run(capsys, "cluster", "rebuild", "--data-dir", str(tmp_path / "none"), *options)
+    assert (status, out) == (1, "")
+    assert reason in err
+
+
 def test_cluster_is_watched_in_lines_or_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     with Broker() as broker:
         broker.create_topic("orders")
@@ -63,6 +82,11 @@ def test_what_is_wrong_is_said() -> None:
     ]
     assert ClusterView("abc", -1, 0, 0, (ONE,), ()).problems == ["there is no controller"]
     assert ClusterView("abc", 1, 0, 0, (ONE,), ()).problems == []
+    littered = ClusterView("abc", 3, 0, 0, (BrokerView(3, "127.0.0.1:9292", None, 0, 0, (LITTERED,)),), ())
+    assert littered.problems == [
+        "102 stray logs on broker 3: /data/orders-0.x-stray, /data/orders-1.x-stray, /data/orders-2.x-stray and 99 more"
+    ]
+    assert (littered.fields()["brokers"][0]["stray_logs"], len(littered.fields()["brokers"][0]["strays"])) == (102, 3)
     assert SICK.rows()[1] == ("2", "127.0.0.1:9192", "", "controller", "0", "1", "?", "?")
     fields = SICK.fields()
     assert fields["offline"][0] == {"topic": "orders", "partition": 1}

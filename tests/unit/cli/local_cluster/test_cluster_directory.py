@@ -89,16 +89,11 @@ def test_brokers_that_are_left_out_are_said(tmp_path: Path, capsys: pytest.Captu
     assert said == f"not started, though {tmp_path} has their data: broker-2, broker-3; their partitions are offline\n"
 
 
-def test_directory_of_a_single_broker_and_that_of_a_cluster_are_told_apart(tmp_path: Path) -> None:
+def test_directory_of_a_cluster_is_refused_to_a_single_broker(tmp_path: Path) -> None:
     check_single(tmp_path)
     plan(tmp_path, 2, FREE)
     with pytest.raises(CommandFailed, match=r"has the data of 2 brokers; give --brokers 2, or another directory"):
         check_single(tmp_path)
-    single = tmp_path / "single"
-    single.mkdir()
-    (single / "meta.properties").touch()
-    with pytest.raises(CommandFailed, match=r"has the data of a single broker; leave out --brokers"):
-        plan_brokers(single, 3, FREE, None)
 
 
 def test_settings_of_all_brokers_come_from_the_file_and_the_command_line(

@@ -110,6 +110,18 @@ def test_kill_loses_nothing(disk: SimulatedDisk, clock: ManualClock, registered:
     assert opened(disk.kill(), clock).registrations.past == Past(7, 5)
 
 
+def test_store_whose_epochs_went_back_knows_nothing_of_the_past(
+    disk: SimulatedDisk, clock: ManualClock, registered: LogManager
+) -> None:
+    registered.close()
+    manager = opened(disk, clock)
+    assert manager.registrations.past == Past(7, 5)
+    register(manager, 3)
+    assert manager.registrations.past == Past(3, 3)
+    manager.close()
+    assert opened(disk, clock).registrations.past == Past(3, 3)
+
+
 @pytest.mark.parametrize("loses_all", [False, True])
 def test_power_loss_proves_nothing(
     disk: SimulatedDisk, clock: ManualClock, registered: LogManager, *, loses_all: bool

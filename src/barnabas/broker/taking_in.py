@@ -30,8 +30,7 @@ from barnabas.metadata.table import FILE_NAME, LOCK_NAME, TAKEN_IN_NAME, SqliteT
 from barnabas.metadata.tree import Tree
 from barnabas.metadata.tree_copy import copy_tree
 from barnabas.metadata.znodes import TOPICS, TopicAssignment
-from barnabas.storage.directories.directory import LOCK
-from barnabas.storage.directories.meta_properties import META_PROPERTIES, MetaProperties, read_meta_properties
+from barnabas.storage.directories.meta_properties import LOCK, META_PROPERTIES, MetaProperties, read_meta_properties
 from barnabas.storage.directories.recognition import holds_log
 
 OpenStore = Callable[[], Awaitable[MetadataStore]]

@@ -8,6 +8,7 @@ from barnabas.base.clock import ManualClock
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.ids import TopicPartition
 from barnabas.base.uuid import ZERO_UUID
+from barnabas.replication.leader import Grant
 from barnabas.replication.partition import Partition
 from barnabas.replication.tick import AppendTick
 from barnabas.replication.waiting import ALL_ACKS, FOREVER
@@ -21,6 +22,11 @@ from tests.support.simulated_log import PARTITION, SimulatedLog
 
 BROKER = 1
 ALONE = (BROKER,)
+
+
+def grant(isr: tuple[int, ...], replicas: tuple[int, ...], partition_epoch: int = 0, leader_epoch: int = 0) -> Grant:
+    """To the broker, whatever the epochs of registrations are."""
+    return Grant(BROKER, leader_epoch, dict.fromkeys(isr, 0), replicas, partition_epoch, broker_epoch=0)
 
 
 class LedPartition:
@@ -47,7 +53,7 @@ class LedPartition:
         self.partition = Partition(
             PARTITION, ZERO_UUID, self.log, self.tick, flush=self._want_flush, on_failure=self._on_failure
         )
-        self.partition.lead(BROKER, epoch, isr, isr if replicas is None else replicas)
+        self.partition.lead(grant(isr, isr if replicas is None else replicas, leader_epoch=epoch))
         self._call_at = self.tick.call_at
         self.tick.call_at = self._note_timer  # type: ignore[method-assign]
 

@@ -27,7 +27,7 @@ These are rules 7 to 9 of the cluster's design; `tests/model` searches for histo
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from barnabas.base.ids import LeaderEpoch, Offset, SteadyMs
@@ -46,6 +46,21 @@ class CommittedState:
     minimum: int
     """`min.insync.replicas` as the state has it, and at most the number of replicas."""
     replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A leadership, or a newer state of it, as the image has it."""
+
+    leader: int
+    leader_epoch: LeaderEpoch
+    isr: Mapping[int, int]
+    replicas: tuple[int, ...]
+    partition_epoch: int = 0
+    broker_epoch: int = UNKNOWN_EPOCH
+    """Of the registration that it is granted to."""
+    minimum: int | None = None
+    """None in a state of old, which does not say: the topic's own setting is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +159,11 @@ class LeaderState:
         return len(self.state.isr) >= self.state.minimum
 
     @property
+    def is_alone(self) -> bool:
+        """Whether what the leader has is committed by that."""
+        return self.has_enough and self.maximal_isr == {self.broker_id}
+
+    @property
     def has_proposal(self) -> bool:
         """Whether one is on its way: there is no other before it is answered."""
         return self._sent is not None
@@ -172,6 +192,11 @@ class LeaderState:
         self._doubtful = frozenset()
         others = self._others(state)
         self.followers = {one: self.followers.get(one) or Follower(caught_up_ms=self.now_ms) for one in others}
+        return self._advance()
+
+    def asked_for(self, minimum: int) -> bool:
+        """The minimum of a state that does not say it."""
+        self.state = replace(self.state, minimum=min(minimum, len(self.state.replicas)))
         return self._advance()
 
     # -- who is in sync ------------------------------------------------------------------------------------------

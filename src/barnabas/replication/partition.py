@@ -35,6 +35,7 @@ from uuid import UUID
 from barnabas.base.buffers import Buffer
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset, SteadyMs, TimestampMs, TopicPartition
+from barnabas.replication.leader import CommittedState, Fetched, Grant, LeaderState
 from barnabas.replication.tick import AppendTick
 from barnabas.replication.waiting import ALL_ACKS, FOREVER, Waiters, WhenCommitted
 from barnabas.storage.log.epochs import UNKNOWN_END, EpochEnd
@@ -58,14 +59,16 @@ class Partition:
     __slots__ = (
         "_deadline",
         "_flush",
+        "_followers",
         "_follows_own_end",
+        "_has_enough",
         "_is_flush_awaited",
+        "_is_minimum_the_topics",
         "_is_staged",
         "_log",
         "_on_failure",
         "_own_end",
         "_refusal",
-        "_replicas_needed",
         "_tick",
         "_timer",
         "_timer_deadline",
@@ -74,12 +77,9 @@ class Partition:
         "is_admitting",
         "is_closed",
         "is_internal",
-        "isr",
         "leader",
         "leader_epoch",
         "name",
-        "partition_epoch",
-        "replicas",
         "topic_id",
         "traffic",
         "watchers",
@@ -113,10 +113,6 @@ class Partition:
         """Whether clients' batches wait to be checked (`barnabas.replication.admission`); those that come wait, too."""
         self.leader = -1
         self.leader_epoch: LeaderEpoch = NO_EPOCH
-        self.partition_epoch = -1
-        """The version of the partition's state that this leadership was last told."""
-        self.isr: tuple[int, ...] = ()
-        self.replicas: tuple[int, ...] = ()
         self.watchers: dict[Callable[[Partition], None], None] = {}
         """Called when the high watermark moves, and at the end; a dict, because it is a set with an order."""
         self.end_watchers: dict[Callable[[Partition], None], None] = {}
@@ -127,8 +123,12 @@ class Partition:
         """Whether the tick knows that there is something to write."""
         self._own_end = log.end_offset
         self._follows_own_end = False
-        self._replicas_needed = 0
-        """In sync, for acks=all; more than there are replicas are never asked for."""
+        """Whether nobody else must have a record before it is committed."""
+        self._followers: LeaderState | None = None
+        """From the beginning of the leadership on."""
+        self._has_enough = False
+        """Whether as many replicas are in sync as acks=all asks for."""
+        self._is_minimum_the_topics = True
         self._is_flush_awaited = False
         """Whether what is written waits for a flush: then so does what is written after it."""
         self._waiters = Waiters()
@@ -139,46 +139,53 @@ class Partition:
 
     # -- leadership ----------------------------------------------------------------------------------------------
 
-    def lead(
-        self,
-        leader: int,
-        leader_epoch: LeaderEpoch,
-        isr: tuple[int, ...],
-        replicas: tuple[int, ...],
-        partition_epoch: int = 0,
-    ) -> None:
+    def lead(self, grant: Grant) -> None:
         """Takes the leadership that the cluster's metadata gives to this broker, or its newer state."""
         assert not self.is_closed
-        assert self.leader_epoch in (NO_EPOCH, leader_epoch), "another epoch is another leadership"
-        if partition_epoch < self.partition_epoch:
-            return
-        is_new = self.leader_epoch == NO_EPOCH
-        self.leader = leader
-        self.leader_epoch = leader_epoch
-        self.partition_epoch = partition_epoch
-        self.isr = isr
-        self.replicas = replicas
-        if is_new:
-            self._sync_what_was_found()
+        assert self.leader_epoch in (NO_EPOCH, grant.leader_epoch), "another epoch is another leadership"
+        if self._followers is None:
+            self._begin(grant)
+        else:
+            self._followers.told(self._committed_state(grant))
         self._look_who_is_in_sync()
 
-    def _sync_what_was_found(self) -> None:
-        """What a killed process has written is there, and perhaps not synced though the topic asks for it."""
+    def _begin(self, grant: Grant) -> None:
         log, now_ms = self._log, self._tick.steady_ms()
-        if log.must_flush(now_ms):
+        self.leader, self.leader_epoch = grant.leader, grant.leader_epoch
+        self._followers = LeaderState(
+            grant.leader,
+            grant.broker_epoch,
+            grant.leader_epoch,
+            log.end_offset,
+            log.high_watermark,
+            self._committed_state(grant),
+            now_ms,
+        )
+        if log.must_flush(now_ms):  # a killed process has not synced what it wrote, though the topic asks for it
             self._own_end = log.recovery_point
             self._settle(now_ms)
+
+    def _committed_state(self, grant: Grant) -> CommittedState:
+        self._is_minimum_the_topics = grant.minimum is None
+        minimum = self._log.config.min_insync_replicas if grant.minimum is None else grant.minimum
+        return CommittedState(grant.partition_epoch, grant.isr, min(minimum, len(grant.replicas)), grant.replicas)
 
     def configure(self, config: LogConfig) -> None:
         """The settings of the topic have changed."""
         self._log.config = config
-        self._look_who_is_in_sync()
+        if self._followers is not None and self._is_minimum_the_topics:
+            self._followers.asked_for(config.min_insync_replicas)
+            self._look_who_is_in_sync()
 
     def _look_who_is_in_sync(self) -> None:
-        self._replicas_needed = min(self._log.config.min_insync_replicas, len(self.replicas))
-        self._follows_own_end = self.isr == (self.leader,) and len(self.isr) >= self._replicas_needed
+        followers = self._followers
+        assert followers is not None, "it leads"
+        self._follows_own_end, self._has_enough = followers.is_alone, followers.has_enough
         if self._follows_own_end:
             self.commit(self._own_end)
+        else:
+            followers.written(self._own_end)
+            self.commit(followers.high_watermark)
 
     def check_leader_epoch(self, known_epoch: LeaderEpoch) -> None:
         """Refuses a client that lives in another epoch; `NO_EPOCH` means that it does not say."""
@@ -217,6 +224,12 @@ class Partition:
     """Without a function of ours around them: every produce and fetch asks."""
 
     @property
+    def state(self) -> CommittedState:
+        """The partition's state that this leadership was last told."""
+        assert self._followers is not None, "it leads"
+        return self._followers.state
+
+    @property
     def last_stable_offset(self) -> Offset:
         return self._log.last_stable_offset
 
@@ -248,10 +261,11 @@ class Partition:
 
     def check_in_sync(self) -> None:
         """Refuses acks=all while too few replicas are in sync."""
-        if len(self.isr) < (needed := self._replicas_needed):
+        if not self._has_enough:
+            state = self.state
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"replicas in sync: {len(self.isr)}, but min.insync.replicas is {needed}",
+                f"replicas in sync: {len(state.isr)}, but min.insync.replicas is {state.minimum}",
             )
 
     def check(self, batch: Buffer) -> BatchCheck:
@@ -267,7 +281,7 @@ class Partition:
         """
         if self._refusal is not None:
             raise self._refusal
-        if self.is_admitting or (acks == ALL_ACKS and len(self.isr) < self._replicas_needed):
+        if self.is_admitting or (acks == ALL_ACKS and not self._has_enough):
             return None
         try:
             log = self._log
@@ -394,6 +408,8 @@ class Partition:
         self._own_end = end_offset
         if self._follows_own_end:
             self.commit(end_offset)
+        elif self._followers is not None and self._followers.written(end_offset):
+            self.commit(self._followers.high_watermark)
         waiters, high_watermark = self._waiters, self._log.high_watermark
         waiting, waiters.unwritten = waiters.unwritten, []
         for waiter in waiting:
@@ -411,6 +427,14 @@ class Partition:
             self._set_timer()
         else:
             self._deadline = FOREVER
+
+    def fetched(self, fetch: Fetched) -> None:
+        """A follower has proved how far its log reaches."""
+        followers = self._followers
+        assert followers is not None, "it leads"
+        if followers.fetched(fetch):
+            self.commit(followers.high_watermark)
+            self._tick.told()
 
     def commit(self, offset: Offset) -> None:
         """Everything below `offset` is on every in-sync replica."""

@@ -36,6 +36,7 @@ from barnabas.base.texts import shortened
 from barnabas.metadata.deletions import Deletions
 from barnabas.metadata.image import ClusterImage, Topic
 from barnabas.metadata.image import Partition as PartitionImage
+from barnabas.replication.leader import UNKNOWN_EPOCH, Grant
 from barnabas.replication.partition import Partition
 from barnabas.replication.tick import AppendTick
 from barnabas.replication.topic_removal import SLICE_LENGTH, TopicRemoval, names_of
@@ -431,7 +432,7 @@ class Replicas:
             return
         if partition is None:
             partition = self._begin_serving(topic, name, log, one)
-        partition.lead(one.leader, one.leader_epoch, one.isr, one.replicas, one.partition_epoch)
+        partition.lead(_grant(one, UNKNOWN_EPOCH if self._broker_epoch is None else self._broker_epoch))
 
     def _begin_serving(self, topic: Topic, name: TopicPartition, log: Log, one: PartitionImage) -> Partition:
         log.traffic = self.traffic.setdefault(topic.name, log.traffic)
@@ -489,3 +490,11 @@ class Replicas:
         """Their directory has failed: they are not served any more."""
         for name in tuple(names):
             self._stop_serving(name, failure)
+
+
+def _grant(one: PartitionImage, broker_epoch: int) -> Grant:
+    epochs = one.isr_epochs or (UNKNOWN_EPOCH,) * len(one.isr)
+    isr = dict(zip(one.isr, epochs, strict=True))
+    return Grant(
+        one.leader, one.leader_epoch, isr, one.replicas, one.partition_epoch, broker_epoch, one.min_insync_replicas
+    )

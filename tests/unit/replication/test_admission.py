@@ -11,6 +11,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.uuid import ZERO_UUID
 from barnabas.records.batch import Codec
 from barnabas.replication.admission import CHECKERS_MAX, TURN_COST_MAX, USUAL_BYTES_MAX, Admission
+from barnabas.replication.leader import Grant
 from barnabas.replication.partition import Partition
 from barnabas.replication.tick import AppendTick
 from barnabas.replication.waiting import ALL_ACKS, FOREVER
@@ -74,7 +75,7 @@ class Scene:
         log = SimulatedLog(clock=SystemClock()).log  # type: ignore[arg-type] # the batches are of this time
         self.logs.append(log)
         partition = Partition(TopicPartition("orders", index), ZERO_UUID, log, self.tick)
-        partition.lead(1, 0, (1,), (1,))
+        partition.lead(Grant(1, 0, {1: 0}, (1,)))
         return partition
 
     def send(self, content: bytes, index: int = 0) -> Owner:

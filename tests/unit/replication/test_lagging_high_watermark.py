@@ -25,7 +25,13 @@ async def let_follow(broker: ServedBroker, topic: str, isr: tuple[int, ...] = (1
     replicas = broker.broker.replicas
     known = replicas.image.topics[topic]
     changed = [
-        one._replace(isr=isr, replicas=(1, 2), partition_epoch=one.partition_epoch + 1) for one in known.partitions
+        one._replace(
+            isr=isr,
+            isr_epochs=one.isr_epochs[:1] * len(isr),
+            replicas=(1, 2),
+            partition_epoch=one.partition_epoch + 1,
+        )
+        for one in known.partitions
     ]
     await replicas.apply(replicas.image.apply([TopicChanged(known.with_partitions(changed))]))
 

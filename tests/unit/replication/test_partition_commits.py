@@ -6,7 +6,17 @@ import pytest
 
 from barnabas.records.batch import split_batches
 from barnabas.wire.errors import ErrorCode, KafkaError
-from tests.support.led_partition import ALL, BROKER, LEADER, NOBODY, TIMED_OUT, WITH_FOLLOWER, LedPartition, scenario
+from tests.support.led_partition import (
+    ALL,
+    BROKER,
+    LEADER,
+    NOBODY,
+    TIMED_OUT,
+    WITH_FOLLOWER,
+    LedPartition,
+    grant,
+    scenario,
+)
 from tests.support.network import until
 
 # -- alone ---------------------------------------------------------------------------------------------------------
@@ -109,7 +119,7 @@ async def test_leader_that_is_left_alone_commits_what_it_has() -> None:
     led = LedPartition(WITH_FOLLOWER)
     told = led.append()
     await asyncio.sleep(0)
-    led.partition.lead(BROKER, 0, (BROKER,), WITH_FOLLOWER, partition_epoch=1)
+    led.partition.lead(grant((BROKER,), WITH_FOLLOWER, 1))
     assert (told.outcome, led.offsets) == ("committed", (1, 1))
 
 
@@ -144,9 +154,10 @@ async def test_leadership_does_not_move_the_high_watermark_of_a_log_that_others_
 @scenario
 async def test_older_state_of_the_partition_is_not_taken_back() -> None:
     led = LedPartition(WITH_FOLLOWER)
-    led.partition.lead(BROKER, 0, (BROKER, 2, 3), (BROKER, 2, 3), partition_epoch=5)
-    led.partition.lead(BROKER, 0, (BROKER,), (BROKER, 2, 3), partition_epoch=4)
-    assert (led.partition.isr, led.partition.partition_epoch) == ((BROKER, 2, 3), 5)
+    led.partition.lead(grant((BROKER, 2, 3), (BROKER, 2, 3), 5))
+    led.partition.lead(grant((BROKER,), (BROKER, 2, 3), 4))
+    state = led.partition.state
+    assert (tuple(state.isr), state.partition_epoch) == ((BROKER, 2, 3), 5)
 
 
 # -- reading while the high watermark lags --------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.metadata.image import BrokerChanged, RegisteredBroker
 from barnabas.metadata.image import Partition as PartitionImage
 from barnabas.metadata.znodes import Endpoint
+from barnabas.replication.leader import CommittedState
 from barnabas.replication.partition import Partition
 from barnabas.replication.topic_removal import SLICE_LENGTH
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -105,11 +106,12 @@ async def test_image_says_everything_about_a_leadership() -> None:
     scene = ReplicasScene()
     await scene.apply(scene.with_topics(topic(led(epoch=3, isr=(BROKER, OTHER), partition_epoch=7))))
     partition = scene.replicas.find("orders", 0)
-    assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (BROKER, 3, 7)
-    assert (partition.isr, partition.replicas) == ((BROKER, OTHER), (BROKER, OTHER))
+    isr = dict.fromkeys((BROKER, OTHER), BROKER_EPOCH)
+    assert (partition.leader, partition.leader_epoch) == (BROKER, 3)
+    assert partition.state == CommittedState(7, isr, 1, (BROKER, OTHER))
     scene.replicas.follow(scene.with_topics(topic(led(epoch=3, isr=(BROKER,), partition_epoch=8))))
     assert scene.replicas.find("orders", 0) is partition, "the leadership goes on"
-    assert (partition.isr, partition.partition_epoch) == ((BROKER,), 8)
+    assert partition.state == CommittedState(8, {BROKER: BROKER_EPOCH}, 1, (BROKER, OTHER))
 
 
 @scenario

@@ -60,7 +60,7 @@ def test_every_start_raises_the_epochs_before_anything_is_served(tmp_path: Path)
                     await broker.create("orders")
                 partition = broker.partition("orders")
                 assert partition.leader_epoch == stored_epoch(table) == epoch
-                assert partition.partition_epoch == epoch
+                assert partition.state.partition_epoch == epoch
                 assert await produce(broker) is ErrorCode.none
                 assert partition.end_offset == epoch + 1
                 assert broker.log("orders").epochs.latest == EpochEntry(epoch, epoch)

@@ -197,11 +197,11 @@ async def cost_of_change(scene: StreamScene, stub_count: int, changes: int) -> C
     state = one.led_by(one.leader, 1, one.isr_epochs).encode()
     spent = []
     for number in range(changes):
-        telling = asyncio.ensure_future(scene.tell(stubs))
-        await asyncio.sleep(0)  # now all of them wait
         began = time.process_time()
         await scene.session.set(_UNWATCHED, state)
         written = time.process_time()
+        telling = asyncio.ensure_future(scene.tell(stubs))
+        await asyncio.sleep(0)  # they begin to wait
         await scene.change_partition(number % scene.partition_count)
         await telling
         spent.append(time.process_time() - written - (written - began))

@@ -5,12 +5,12 @@ refused, its states are written one by one: what has changed meanwhile is left t
 that was written is not decided on again before the image has it.
 """
 
+import asyncio
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from barnabas.base.ids import TopicPartition
-from barnabas.base.pausing import in_slices
 from barnabas.controller.controllership import Controllership
 from barnabas.controller.leaders import StateChange, due_state
 from barnabas.metadata.errors import BadVersion, NoNode
@@ -21,8 +21,7 @@ from barnabas.metadata.znodes import NO_LEADER, PartitionState
 logger = logging.getLogger(__name__)
 
 _TOGETHER_MAX: Final = 500
-"""Fits into one `multi` of ZooKeeper, and takes the event loop some milliseconds."""
-_LOOKED_AT_TOGETHER: Final = 500
+"""Partitions. As many states fit into one `multi` of ZooKeeper, and take the event loop some milliseconds."""
 
 
 class Elections:
@@ -43,16 +42,18 @@ class Elections:
         written: list[StateChange] = []
         due: list[StateChange] = []
         partitions = ((topic, one) for topic in topics for one in topic.partitions)
-        async for together in in_slices(partitions, _LOOKED_AT_TOGETHER):
-            for topic, one in together:
-                change = due_state(topic, one, image.brokers, self._controllership.epoch, brokers)
-                if change is not None and self._is_new(change):
-                    due.append(change)
-            while len(due) >= _TOGETHER_MAX:
-                written += await self._write(due[:_TOGETHER_MAX])
-                del due[:_TOGETHER_MAX]
+        for looked_at, (topic, one) in enumerate(partitions, 1):
+            change = due_state(topic, one, image.brokers, self._controllership.epoch, brokers)
+            if change is not None and self._is_new(change):
+                due.append(change)
+            if len(due) == _TOGETHER_MAX:
+                written += await self._write(due)
+                due = []
+            if looked_at % _TOGETHER_MAX == 0:
+                await asyncio.sleep(0)
         if due:
             written += await self._write(due)
+            await asyncio.sleep(0)
         for change in written:
             self._written[change.partition] = change.version + 1
         offline = [change.partition for change in written if change.state.leader == NO_LEADER]

@@ -7,7 +7,7 @@ Partitions are given for all versions: as messages, and as blocks of columns. Th
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, islice, pairwise, repeat
+from itertools import chain, islice, repeat
 from typing import Any, Final
 
 from barnabas.base.named_tuples import new_tuple
@@ -33,8 +33,12 @@ from barnabas.wire.values import Values
 _NO_ID: Final = -1
 _BLOCK_LENGTH: Final = 128
 """Partitions of a block, which is written at once: less than a millisecond."""
-_LISTS: Final = ("replicas", "adding", "removing", "isr", "isr_epochs", "elr", "elr_epochs")
-"""The fields of a partition that are lists."""
+_NUMBERS: Final = ("index", "leader", "leader_epoch", "partition_epoch", "is_recovering")
+"""The fields of a partition that are columns of a block; the minimum of replicas in sync comes last."""
+_BROKER_LISTS: Final = ("replicas", "adding", "removing", "isr", "elr")
+_EPOCH_LISTS: Final = ("isr_epochs", "elr_epochs")
+_LISTS: Final = (*_BROKER_LISTS, *_EPOCH_LISTS)
+"""Those that are lists themselves."""
 
 
 def values_of(changes: Iterable[Change]) -> dict[str, Any]:
@@ -166,39 +170,55 @@ def _block_values(partitions: Iterable[Partition]) -> Iterator[Values]:
     iterator = iter(partitions)
     while together := list(islice(iterator, _BLOCK_LENGTH)):
         columns = dict(zip(Partition._fields, zip(*together, strict=True), strict=True))
-        minimums = [_NO_ID if one is None else one for one in columns["min_insync_replicas"]]
-        values: dict[str, Any] = {**columns, "min_insync_replicas": minimums}
-        for name in _LISTS:
-            values[f"{name}_counts"], values[name] = _flattened(columns[name])
-        yield values
+        minimums = [_NO_ID if one is None else one for one in columns.pop("min_insync_replicas")]
+        lengths = [list(map(len, columns[name])) if any(columns[name]) else [0] * len(together) for name in _LISTS]
+        are_alike = all(one.count(one[0]) == len(together) for one in lengths)
+        yield {
+            "numbers": [*chain.from_iterable(columns[name] for name in _NUMBERS), *minimums],
+            "counts": [one[0] for one in lengths] if are_alike else list(chain.from_iterable(lengths)),
+            "brokers": _flattened(columns[name] for name in _BROKER_LISTS),
+            "epochs": _flattened(columns[name] for name in _EPOCH_LISTS),
+        }
 
 
-def _flattened(lists: Sequence[tuple[int, ...]]) -> tuple[Sequence[int], Sequence[int]]:
-    """Their lengths, or the one that all of them have; and their numbers."""
-    if not any(lists):
-        return (0,), ()
-    lengths = tuple(map(len, lists))
-    return lengths if len(set(lengths)) > 1 else lengths[:1], tuple(chain.from_iterable(lists))
+def _flattened(columns: Iterable[Iterable[tuple[int, ...]]]) -> list[int]:
+    return list(chain.from_iterable(chain.from_iterable(columns)))
 
 
 def _block(message: Any) -> Iterator[Partition]:
-    minimums = [None if one == _NO_ID else one for one in message.min_insync_replicas]
-    columns: dict[str, Iterable[Any]] = {"min_insync_replicas": minimums}
-    for name in _LISTS:
-        columns[name] = _lists(getattr(message, f"{name}_counts"), getattr(message, name), len(minimums))
-    rows = zip(*[columns.get(name) or getattr(message, name) for name in Partition._fields], strict=True)
+    """ValueError when the columns do not fit together."""
+    length, rest = divmod(len(message.numbers), len(_NUMBERS) + 1)
+    if rest or not length:
+        raise ValueError(f"{len(message.numbers)} numbers are no columns")
+    numbers = [message.numbers[start : start + length] for start in range(0, len(message.numbers), length)]
+    columns: dict[str, Iterable[Any]] = dict(zip(_NUMBERS, numbers, strict=False))
+    columns["is_recovering"] = map(bool, columns["is_recovering"])
+    columns["min_insync_replicas"] = [None if one == _NO_ID else one for one in numbers[-1]]
+    by_list = 1 if len(message.counts) == len(_LISTS) else length
+    lengths = [message.counts[start : start + by_list] for start in range(0, len(message.counts), by_list)]
+    columns.update(_lists(_BROKER_LISTS, lengths[: len(_BROKER_LISTS)], message.brokers, length))
+    columns.update(_lists(_EPOCH_LISTS, lengths[len(_BROKER_LISTS) :], message.epochs, length))
+    rows = zip(*[columns[name] for name in Partition._fields], strict=True)
     return map(new_tuple, repeat(Partition), rows)
 
 
-def _lists(counts: Sequence[int], numbers: Sequence[int], length: int) -> Sequence[tuple[int, ...]]:
-    if len(counts) == 1 and counts[0] * length != len(numbers):
-        raise ValueError(f"{length} lists of {counts[0]} numbers are not {len(numbers)} numbers")
-    if len(counts) == 1:
-        return [*zip(*[iter(numbers)] * counts[0], strict=True)] if counts[0] else [()] * length
-    ends = [0, *accumulate(counts)]
-    if ends[-1] != len(numbers) or min(counts) < 0:
-        raise ValueError(f"lists of {ends[-1]} numbers are not {len(numbers)} numbers")
-    return [tuple(numbers[start:end]) for start, end in pairwise(ends)]
+def _lists(
+    names: Sequence[str], lengths: Sequence[Sequence[int]], numbers: Sequence[int], length: int
+) -> Iterator[tuple[str, Sequence[tuple[int, ...]]]]:
+    """The columns of lists, cut out of their numbers."""
+    position = 0
+    for name, counts in zip(names, lengths, strict=True):
+        if min(counts) < 0:
+            raise ValueError(f"a list of {min(counts)} numbers")
+        if len(counts) == 1:  # of all lists: cut without a look at each of them
+            end = position + counts[0] * length
+            cut = iter(numbers[position:end])
+            yield name, list(zip(*[cut] * counts[0], strict=True)) if counts[0] else [()] * length
+            position = end
+        else:
+            yield name, [tuple(numbers[position : (position := position + count)]) for count in counts]
+    if position != len(numbers):
+        raise ValueError(f"lists of {position} numbers are not {len(numbers)}")
 
 
 def _partition_values(partition: Partition) -> Values:

@@ -23,7 +23,6 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from barnabas.base.ids import TopicPartition, topic_name_problem
-from barnabas.base.pausing import in_slices
 from barnabas.base.texts import shortened
 from barnabas.base.uuid import new_uuid
 from barnabas.controller.controllership import Controllership
@@ -194,13 +193,11 @@ class TopicWriter:
                     raise
                 await self._controllership.multi([Delete(delete_topic_path(name))])
         partitions = ((topic.name, one) for topic in image.topics.values() for one in topic.partitions)
-        async for together in in_slices(partitions, _LOOKED_AT_TOGETHER):
-            for name, one in together:
-                if (
-                    one.partition_epoch < 0
-                    and await self._store.exists(PartitionState.path_of(name, one.index)) is None
-                ):
-                    await self._add_state(TopicPartition(name, one.index), one.replicas)
+        for looked_at, (name, one) in enumerate(partitions, 1):
+            if looked_at % _LOOKED_AT_TOGETHER == 0:
+                await asyncio.sleep(0)
+            if one.partition_epoch < 0 and await self._store.exists(PartitionState.path_of(name, one.index)) is None:
+                await self._add_state(TopicPartition(name, one.index), one.replicas)
 
     async def _add_state(self, partition: TopicPartition, replicas: Replicas) -> None:
         state_path = PartitionState.path_of(*partition)

@@ -14,8 +14,7 @@ not depend on each other.
 - A broker with epoch -1, a topic without an id, configs without an entry: the thing is gone.
 - `is_whole` of a topic is false when only the partitions that are named have changed.
 - From version 1 the partitions of all topics follow each other in `blocks`, in the order of the topics: each topic says
-  how many of them are its own. A block has an array for each field of a partition: a message for each partition takes
-  ten times as long to read.
+  how many of them are its own. A block has few arrays: a message for each partition takes ten times as long to read.
 """
 
 from dataclasses import dataclass, field
@@ -165,31 +164,19 @@ class ImageTopicV1(_Version1):
 
 @dataclass(frozen=True, kw_only=True)
 class ImageBlockV1(_Version1):
-    """Partitions, an array for each field. Of fields that are lists themselves, the lists one after another.
+    """Partitions by columns, one column after another: a value of each partition, in their order.
 
-    Their `…_counts` are the lengths of the lists, or the one length that all of them have.
+    Fields that are lists stand in `brokers` and `epochs`, with their lengths in `counts`.
     """
 
-    index: tuple[int, ...] = _numbers("int32")
-    leader: tuple[int, ...] = _numbers("int32")
-    leader_epoch: tuple[int, ...] = _numbers("int32")
-    partition_epoch: tuple[int, ...] = _numbers("int32")
-    is_recovering: tuple[bool, ...] = _numbers("bool")
-    min_insync_replicas: tuple[int, ...] = _numbers("int32")
-    replicas_counts: tuple[int, ...] = _numbers("int16")
-    replicas: tuple[int, ...] = _numbers("int32")
-    adding_counts: tuple[int, ...] = _numbers("int16")
-    adding: tuple[int, ...] = _numbers("int32")
-    removing_counts: tuple[int, ...] = _numbers("int16")
-    removing: tuple[int, ...] = _numbers("int32")
-    isr_counts: tuple[int, ...] = _numbers("int16")
-    isr: tuple[int, ...] = _numbers("int32")
-    isr_epochs_counts: tuple[int, ...] = _numbers("int16")
-    isr_epochs: tuple[int, ...] = _numbers("int64")
-    elr_counts: tuple[int, ...] = _numbers("int16")
-    elr: tuple[int, ...] = _numbers("int32")
-    elr_epochs_counts: tuple[int, ...] = _numbers("int16")
-    elr_epochs: tuple[int, ...] = _numbers("int64")
+    numbers: tuple[int, ...] = _numbers("int32")
+    """index, leader, leader epoch, partition epoch, is recovering, minimum of replicas in sync (-1: not known)"""
+    counts: tuple[int, ...] = _numbers("int16")
+    """The lengths of each column of lists; one for each of them when the lists of no column differ in length."""
+    brokers: tuple[int, ...] = _numbers("int32")
+    """replicas, adding, removing, isr, elr"""
+    epochs: tuple[int, ...] = _numbers("int64")
+    """those of isr, of elr"""
 
 
 @dataclass(frozen=True, kw_only=True)

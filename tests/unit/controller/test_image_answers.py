@@ -98,7 +98,7 @@ def test_older_version_is_answered_in_its_own_form() -> None:
         await cluster.create("orders")
         old, new = [decoded(await answers.answer(version, NOWHERE, LONG), version) for version in (0, NEWEST)]
         assert old.topics[0].partitions[0].index == 0
-        assert (new.topics[0].partition_count, new.blocks[0].index) == (1, (0,))
+        assert (new.topics[0].partition_count, new.blocks[0].numbers[0]) == (1, 0)
 
     run_with_answers(scenario)
 

@@ -82,13 +82,14 @@ def test_without_changes_it_says_who_the_controller_is(schema: type) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        {"isr_counts": (3,)},
-        {"isr_counts": (3, -1)},
-        {"isr_counts": (1, 1)},
-        {"elr_counts": (1, 1)},
-        {"replicas": (1, 2, 1)},
-        {"leader": (1,)},
-        {"min_insync_replicas": ()},
+        {"numbers": (0,)},
+        {"numbers": ()},
+        {"counts": (2, 0, 0, 2, 0, 2)},
+        {"counts": (2, 0, 0, 2, 0, 2, 1)},
+        {"counts": (2, 2, 1, 0, 1, 0, 2, 1, 1, 0, 2, 2, 1, 0)},
+        {"counts": (2, 2, 1, 0, 1, 0, 4, -1, 1, 0, 2, 1, 1, 0)},
+        {"brokers": (1, 2)},
+        {"epochs": ()},
         None,
     ],
 )

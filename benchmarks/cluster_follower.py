@@ -86,7 +86,7 @@ async def _follow(broker: Broker, history: ImageHistory, number: int) -> Followi
     since = history.place
     cpu, wall = time.process_time(), time.perf_counter()
     steps = decode_response_in_steps(ApiKey.FETCH_IMAGE, VERSION, body)
-    await take_answer(history, since, await finish_in_turns(steps, _DECODED_TOGETHER))
+    await take_answer(history, since, await finish_in_turns(steps, _DECODED_TOGETHER), VERSION)
     await broker.replicas.wait_for(lambda image: image is history.image)
     for _ in range(_TURNS_AFTER):
         await asyncio.sleep(0)

@@ -151,7 +151,7 @@ class StreamScene:
 
     async def catch_up(self, history: ImageHistory) -> None:
         body = await self.answers.answer(VERSION, history.place, _POLL_SECONDS)
-        await take_answer(history, history.place, decode_response(ApiKey.FETCH_IMAGE, VERSION, body))
+        await take_answer(history, history.place, decode_response(ApiKey.FETCH_IMAGE, VERSION, body), VERSION)
 
 
 def _name_of(number: int) -> tuple[str, int]:

@@ -9,7 +9,7 @@ PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constra
 .PHONY: help run run-broker test test-core test-clients test-spark test-pipelines explore sim lint format bench docs sanitize clean
 
 help:
-	@echo "make run         metric monitoring on a broker and on Spark, with a summary (needs Java 17)"
+	@echo "make run         metric monitoring on a broker and on Spark, with a summary (needs Java 17); BROKERS=3 for a cluster"
 	@echo "make run-broker  a broker, a producer and a consumer, without Spark"
 	@echo "make test        everything that must pass: lint, types, layers, tests"
 	@echo "make explore     the property tests alone, with new and many more examples"

@@ -228,8 +228,7 @@ class ControllerSeat:
             if node is not None:
                 registration = BrokerRegistration.decode(broker_id, node.data)
                 known = RegisteredBroker.of(registration, node.stat.czxid)
-                version = min(_IMAGE_VERSION, registration.features[BARNABAS].max_version)
-                self._image_versions[broker_id] = version
+                version = self._image_versions[broker_id] = _image_version_of(registration)
         endpoint = known.endpoint(self._listener) if known is not None else None
         if endpoint is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"its listener {self._listener} is not known")
@@ -267,6 +266,14 @@ class ControllerSeat:
             logger.info("the controller does not tell the image of the cluster; it is read from the store: %s", error)
             return False
         return self.history.place != NOWHERE  # a new controller has nothing to tell before it has read the tree
+
+
+def _image_version_of(registration: BrokerRegistration) -> int:
+    """The newest version of FetchImage that this broker and that one understand."""
+    versions = registration.features.get(BARNABAS)
+    if versions is None:
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "it is not a broker of Barnabas")
+    return min(_IMAGE_VERSION, versions.max_version)
 
 
 def _is_deposed(error: KafkaError) -> bool:

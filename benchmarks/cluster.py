@@ -101,9 +101,9 @@ def _measure_starts(report: Report, options: Options) -> None:
         ("three brokers, memory (PSS)", "MB", 1e6, "shared_bytes", _MEMORY_RATIO_MAX),
         ("three brokers, memory (RSS)", "MB", 1e6, "resident_bytes", None),
     ):
-        medians = {kind: statistics.median(getattr(one, field) for one in found) for kind, found in starts.items()}
-        for kind, median in medians.items():
-            report.fact(f"{name}: {kind}", median / scale, unit)
+        medians = {whose: statistics.median(getattr(one, field) for one in found) for whose, found in starts.items()}
+        for whose, median in medians.items():
+            report.fact(f"{name}: {whose}", median / scale, unit)
         if KafkaCluster.name in medians and ratio_max is not None:
             ratio = medians[BarnabasCluster.name] / medians[KafkaCluster.name]
             report.at_most(f"{name}, ratio", ratio, "times", ratio_max)

@@ -95,6 +95,7 @@ class Served:
         self.file_failures: list[DiskFailed] = []
         self.server: Server
         self.listener: Listener
+        self.other: Listener | None = None
 
     def make_handler(self, connection: Connection) -> PlayedHandler:
         handler = PlayedHandler(connection, self._answer)
@@ -114,6 +115,7 @@ async def serving(
     options: ServerOptions | None = None,
     answer: Callable[[FramingSlot, memoryview], None] | None = None,
     spec: ListenerSpec | None = None,
+    other: ListenerSpec | None = None,
 ) -> AsyncIterator[Served]:
     served = Served(answer)
     executor = ThreadPoolExecutor(4)
@@ -124,6 +126,7 @@ async def serving(
         on_file_failure=served.file_failures.append,
     )
     served.listener = await served.server.listen(spec or ListenerSpec("TEST", "127.0.0.1", 0))
+    served.other = None if other is None else await served.server.listen(other)
     served.server.accept(served.make_handler)
     try:
         yield served

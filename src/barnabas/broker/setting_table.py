@@ -92,7 +92,8 @@ BROKER_SETTINGS: Final = SettingTable("broker", (
             "NAME:PROTOCOL pairs. A listener whose name is not a protocol's own needs an entry here; only `PLAINTEXT` "
             "can be served."),
     _broker(LISTENERS, "inter.broker.listener.name", STRING, None, None,
-            "The listener through which the brokers of a cluster reach each other; the first one, if it is not set."),
+            "The listener through which the brokers of a cluster reach each other; the first one, if it is not set. "
+            "If there are others for clients, no limit on connections holds for this one."),
     _broker(LISTENERS, "controller.listener.names", LIST, (), None,
             "Listeners of a Kafka controller. Their addresses in `listeners` and `advertised.listeners` are left out: "
             "Barnabas needs none."),

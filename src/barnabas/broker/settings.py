@@ -165,6 +165,7 @@ class BrokerConfig:
             connections_max=self.max_connections,
             connections_per_host_max=self.max_connections_per_ip,
             connections_per_host_overrides=self.max_connections_per_ip_overrides,
+            unlimited_listener=self.inter_broker_listener if len(self.listeners) > 1 else None,
             backlog=self.socket_listen_backlog_size,
             send_buffer_bytes=self.socket_send_buffer_bytes if self.socket_send_buffer_bytes > 0 else None,
             receive_buffer_bytes=self.socket_receive_buffer_bytes if self.socket_receive_buffer_bytes > 0 else None,

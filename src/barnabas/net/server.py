@@ -73,6 +73,8 @@ class ServerOptions:
     connections_max: int = _UNLIMITED
     connections_per_host_max: int = _UNLIMITED
     connections_per_host_overrides: Mapping[str, int] = field(default_factory=dict)
+    unlimited_listener: str | None = None
+    """Connections to this listener neither are limited nor count: other brokers come by it."""
     backlog: int = 50
     send_buffer_bytes: int | None = None
     receive_buffer_bytes: int | None = None
@@ -84,7 +86,7 @@ class Server:
     """Make it inside the running loop.
 
     `options` may be replaced while it runs: limits on connections hold at once, `connection` for new ones; the idle
-    time, the budget and `awake_seconds` are those of the start.
+    time, the budget and `awake_seconds` are those of the start. `unlimited_listener` stays the same.
     """
 
     def __init__(
@@ -116,6 +118,8 @@ class Server:
         self._listening: dict[str, Listening] = {}
         self._connections: dict[Connection, None] = {}
         self._connections_per_host: dict[str, int] = {}
+        """Those that count for the limits."""
+        self._limited_count = 0
         self._all_lost = asyncio.Event()
         self._all_lost.set()
         self._refusals = _RefusalLog(loop)
@@ -155,24 +159,29 @@ class Server:
         return self._shared.flusher
 
     def admit(self, listener_name: str, peer: tuple[str, int], connect: Connect) -> Connection | None:
-        problem = self._problem_with(peer[0])
+        is_limited = listener_name != self.options.unlimited_listener
+        problem = self._problem_with(peer[0], is_limited=is_limited)
         if problem is not None:
             self.counters.connections_refused += 1
             self._refusals.add(peer[0], problem)
             return None
         connection = Connection(self._shared, self.options.connection, listener_name, peer, connect, self.forget)
         self._connections[connection] = None
-        self._connections_per_host[peer[0]] = self._connections_per_host.get(peer[0], 0) + 1
+        if is_limited:
+            self._connections_per_host[peer[0]] = self._connections_per_host.get(peer[0], 0) + 1
+            self._limited_count += 1
         self._all_lost.clear()
         self.counters.connections_accepted += 1
         self.counters.connections_open += 1
         return connection
 
-    def _problem_with(self, host: str) -> str | None:
+    def _problem_with(self, host: str, *, is_limited: bool) -> str | None:
         options = self.options
         if self._is_stopping:
             return "the server is stopping"
-        if len(self._connections) >= options.connections_max:
+        if not is_limited:
+            return None
+        if self._limited_count >= options.connections_max:
             return f"max.connections={options.connections_max} are open"
         per_host_max = options.connections_per_host_overrides.get(host, options.connections_per_host_max)
         if self._connections_per_host.get(host, 0) >= per_host_max:
@@ -181,11 +190,13 @@ class Server:
 
     def forget(self, connection: Connection) -> None:
         del self._connections[connection]
-        left = self._connections_per_host[connection.peer_host] - 1
-        if left:
-            self._connections_per_host[connection.peer_host] = left
-        else:
-            del self._connections_per_host[connection.peer_host]
+        if connection.listener_name != self.options.unlimited_listener:
+            self._limited_count -= 1
+            left = self._connections_per_host[connection.peer_host] - 1
+            if left:
+                self._connections_per_host[connection.peer_host] = left
+            else:
+                del self._connections_per_host[connection.peer_host]
         self.counters.connections_open -= 1
         if not self._connections:
             self._all_lost.set()

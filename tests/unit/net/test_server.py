@@ -83,6 +83,29 @@ def test_connection_over_the_limit_is_closed_at_once_and_others_stay(caplog: pyt
     assert "max.connections=2 are open" in caplog.records[0].getMessage()
 
 
+def test_listener_of_brokers_has_no_limit_and_counts_for_none() -> None:
+    async def scenario() -> None:
+        options = ServerOptions(connections_max=2, connections_per_host_max=2, unlimited_listener="BROKERS")
+        async with serving(options, answer=_echo, other=ListenerSpec("BROKERS", "127.0.0.1", 0)) as served:
+            assert served.other is not None
+            brokers = [await asyncio.open_connection("127.0.0.1", served.other.port) for _ in range(4)]
+            clients = [await served.connect() for _ in range(3)]
+            assert await is_closed_by_peer(clients[2][0])
+            brokers.append(await asyncio.open_connection("127.0.0.1", served.other.port))
+            for reader, writer in (*clients[:2], *brokers):
+                writer.write(framed(b"a"))
+                assert await read_frame(reader) == b"a"
+            for _, writer in (*clients, *brokers):
+                writer.close()
+            await until(lambda: served.server.counters.connections_open == 0)
+            reader, writer = await served.connect()
+            writer.write(framed(b"room"))
+            assert await read_frame(reader) == b"room"
+            writer.close()
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(("overrides", "allowed"), [({}, 1), ({"127.0.0.1": 3}, 3), ({"127.0.0.1": 0}, 0)])
 def test_limit_per_address_holds_with_its_exceptions(overrides: dict[str, int], allowed: int) -> None:
     async def scenario() -> None:

@@ -129,7 +129,7 @@ def test_log_without_room_for_its_indexes_is_served_and_flushed_when_there_is_so
     assert again.offline_directories == []
     killed.heal()
     again.run_due_work()
-    assert log.recovery_point == log.segments.active.base_offset
+    assert log.recovery_point == log.end_offset
     facts = [(segment.offset_index.count, segment.largest) for segment in log.segments][:-1]
     checkpoint(again, clock)
     last, _ = open_manager(killed.crash(), clock, [A])

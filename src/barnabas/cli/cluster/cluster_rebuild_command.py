@@ -37,7 +37,7 @@ def rebuild(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Restore the topics that ZooKeeper has lost from the brokers' logs.
+    """Restore topics that ZooKeeper has lost, from the brokers' logs.
 
     Recovers the cluster id and the topics, with their ids, partitions and leader epochs, but no settings. Stop all
     brokers first. Give the options that the broker was started with, on each machine in turn; with the --data-dir of

@@ -205,9 +205,10 @@ class LogManager:
         for work in self._samples(self._clock.steady_ms()):
             perform(work)
         self._forget_cleaned()
-        self.directories.require_online()
         report = opening.report
-        self.registrations.read(is_whole=not (report.removed_bytes or report.unopened or report.offline))
+        is_whole = not (report.removed_bytes or report.unopened or report.offline)
+        self.registrations.read(self._on_failure, is_whole=is_whole)
+        self.directories.require_online()
         return report
 
     def _forget_cleaned(self) -> None:

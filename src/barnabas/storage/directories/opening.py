@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from barnabas.base.clock import Clock
-from barnabas.base.errors import BarnabasError, DiskFailed
+from barnabas.base.errors import BarnabasError, DiskFailed, DiskFull
 from barnabas.base.filesystem import FileSystem
 from barnabas.base.ids import TopicPartition
 from barnabas.base.uuid import new_uuid
@@ -145,6 +145,9 @@ class PartitionOpener:
         )
         if not owner.is_written:
             report.note(f"{PARTITION_METADATA} was missing or damaged: using the topic id in the metadata")
+        if log.must_flush(self._clock.steady_ms()):  # a killed process has not synced it, and it counts from now on
+            with suppress(DiskFull):  # later, when there is room for its indexes
+                log.flush()
         meter.add(logs=1)
         return OpenedLog(log, owner.topic_id, report)
 

@@ -23,16 +23,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from barnabas.base.errors import DiskFailed
+from barnabas.base.errors import DiskFailed, DiskFull
 from barnabas.base.filesystem import FileSystem, read_file, replace_file
 from barnabas.base.machine import UNKNOWN_BOOT
 from barnabas.base.uuid import parse_uuid, uuid_text
 from barnabas.storage.directories.directories import LogDirectories
 from barnabas.storage.directories.directory import LogDirectory
 from barnabas.storage.work import Job
+
+OnFailure: TypeAlias = Callable[[LogDirectory, DiskFailed], None]
 
 REGISTRATION: Final = ".registration"
 """The name of the file."""
@@ -124,24 +126,29 @@ class Registrations:
         self.past = Past(None, None)
         """What the next registration can say."""
 
-    def read(self, *, is_whole: bool) -> None:
+    def read(self, on_failure: OnFailure, *, is_whole: bool) -> None:
         """When the logs are open; `is_whole` says that nothing had to be cut from them, and that all are there."""
-        remembered = [self._remembered(directory) for directory in self._directories.online]
+        remembered: list[Remembered] = []
+        for directory in self._directories.online:
+            try:
+                remembered.append(self._remembered(directory))
+            except DiskFailed as error:
+                on_failure(directory, error)
         past = past_of(remembered, self._boot_id)
         self.past = past if is_whole else Past(past.previous_epoch, None)
 
     def _remembered(self, directory: LogDirectory) -> Remembered:
         assert directory.directory_id is not None, "claimed before"
-        path, registration = directory.file(REGISTRATION), None
-        with suppress(DiskFailed):  # without it nothing is proved
-            registration = decode_registration(read_file(self._files, path)) if self._files.exists(path) else None
+        path = directory.file(REGISTRATION)
+        registration = decode_registration(read_file(self._files, path)) if self._files.exists(path) else None
         mark = directory.clean_shutdown
         return Remembered(directory.directory_id, registration, None if mark is None else mark.broker_epoch)
 
-    def remembering(
-        self, broker_epoch: int, on_failure: Callable[[LogDirectory, DiskFailed], None]
-    ) -> Iterator[Job[None]]:
-        """The broker is registered with this epoch: one job for each directory."""
+    def remembering(self, broker_epoch: int, on_failure: OnFailure) -> Iterator[Job[None]]:
+        """The broker is registered with this epoch: one job for each directory.
+
+        A directory without room keeps an older file, which proves nothing of this registration.
+        """
         previous, intact_since = self.past
         # Epochs grow in one store: one that went back was wiped or restored, and what was before means nothing there.
         if intact_since is None or previous is None or broker_epoch <= previous:
@@ -154,7 +161,7 @@ class Registrations:
                 f"remember the registration in {directory.path}",
                 run=partial(self._write, directory, content),
                 finish=lambda _: None,
-                failed=partial(on_failure, directory),
+                failed=partial(_failed, directory, on_failure),
             )
 
     def _write(self, directory: LogDirectory, content: bytes) -> None:
@@ -179,5 +186,13 @@ class Registrations:
         """At a clean stop, before the mark, whose broker epoch is returned: None when there is none to be marked."""
         if self._current is None:
             return None
-        replace_file(self._files, directory.file(REGISTRATION), encode_registration(self._current))
+        try:
+            replace_file(self._files, directory.file(REGISTRATION), encode_registration(self._current))
+        except DiskFull:
+            return None
         return self._current.broker_epoch
+
+
+def _failed(directory: LogDirectory, on_failure: OnFailure, error: DiskFailed) -> None:
+    if not isinstance(error, DiskFull):
+        on_failure(directory, error)

@@ -170,3 +170,18 @@ def test_checkpoint_entry_without_a_log_is_gone_before_the_log_comes_back(
     open_manager(disk, clock, [A, B])
     assert recovery_points(disk) == {}
     assert read_offsets(disk, f"{A}/log-start-offset-checkpoint") == {}
+
+
+def test_what_a_killed_process_has_not_synced_is_synced_before_it_is_served_where_the_topic_asks_for_it(
+    disk: SimulatedDisk, clock: ManualClock, manager: LogManager
+) -> None:
+    append(manager.create(ORDERS, TOPIC_ID, EAGER), b"one", b"two")
+    killed = disk.kill()
+    again, _ = open_manager(killed, clock, [A, B])
+    log = again.get(ORDERS)
+    assert log is not None
+    assert log.recovery_point == 2
+    after, _ = open_manager(killed.crash(loses_all=True), clock, [A, B])
+    survivor = after.get(ORDERS)
+    assert survivor is not None
+    assert read_values(survivor) == [b"one", b"two"]

@@ -113,7 +113,7 @@ def test_recreated_partition_does_not_inherit_checkpoints(
     log = manager.create(ORDERS, UUID(int=99), LAZY)
     append(log, b"new")
     survivor = disk.kill()
-    again, report = open_manager(survivor, clock, [A, B])
+    again, report = open_manager(survivor, clock, [A, B], config=LAZY)
     log = again.get(ORDERS, UUID(int=99))
     assert log is not None
     assert (log.log_start_offset, log.recovery_point, read_values(log)) == (0, 0, [b"new"])

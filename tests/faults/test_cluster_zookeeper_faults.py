@@ -123,17 +123,19 @@ def test_all_brokers_and_zookeeper_are_killed_together(
     assert set_config(cluster.another(), topic, "retention.ms", "123456789") is ErrorCode.NONE
     before = cluster.agreed(3)
     assert sorted(before.brokers) == [1001, 1002, 1003]
-    with Writing(cluster.bootstrap, topic, PARTITIONS) as writing:
-        with GroupReading(cluster.bootstrap, topic, group) as reading:
-            wait_until(lambda: len(reading.committed) == PARTITIONS, "a commit in every partition")
-            reading.wait_for_more()
-            for broker in cluster:
-                os.kill(broker.pid, signal.SIGKILL)
-            zookeeper_node.nodes[0].kill()
+    with (
+        Writing(cluster.bootstrap, topic, PARTITIONS) as writing,
+        GroupReading(cluster.bootstrap, topic, group) as reading,
+    ):
+        wait_until(lambda: len(reading.committed) == PARTITIONS, "a commit in every partition")
+        reading.wait_for_more()
+        for broker in cluster:
+            os.kill(broker.pid, signal.SIGKILL)
+        zookeeper_node.nodes[0].kill()
         for broker in cluster:
             broker.wait_ended()
 
-        start_again(zookeeper_node)
+        start_again(zookeeper_node)  # before the reader ends: a commit that is under way waits for its coordinator
         cluster.start()
         after = cluster.agreed(3)
         writing.wait_for_more()

@@ -116,8 +116,8 @@ class BrokerProcess:
         process, self._process = self._process, None
         if process is None:
             return 0
-        with process:  # which closes the pipe and waits
-            process.send_signal(number)
+        process.send_signal(number)
+        process.communicate()  # what it still says must not meet a closed pipe
         return process.returncode
 
 

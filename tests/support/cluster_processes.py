@@ -16,7 +16,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -320,8 +319,6 @@ class ClusterProcesses:
 
         def is_so() -> bool:
             nonlocal views
-            if views:
-                time.sleep(_LOOK_SECONDS)  # brokers have better things to do
             awake = self.awake
             try:
                 views = [View.of(broker) for broker in awake]
@@ -330,7 +327,7 @@ class ClusterProcesses:
             return all(view == views[0] for view in views) and _is_of(views[0], awake)
 
         try:
-            wait_until(is_so, "the brokers to agree", PATIENCE_SECONDS)
+            wait_until(is_so, "the brokers to agree", PATIENCE_SECONDS, _LOOK_SECONDS)
         except Exception as error:
             raise AssertionError("\n".join(map(str, views))) from error
         assert count is None or len(self.awake) == count

@@ -87,13 +87,15 @@ class KafkaFailed(Exception):  # noqa: N818
     """Apache Kafka, or one of its tools, ran and ended badly; the message carries the end of its output."""
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_seconds: float = 180) -> None:
+def wait_until(
+    condition: Callable[[], bool], what: str, timeout_seconds: float = 180, pause_seconds: float = 0.02
+) -> None:
     """Polls another process's doing, such as a file that it writes, until it is there."""
     deadline = time.monotonic() + timeout_seconds
     while not condition():
         if time.monotonic() > deadline:
             raise KafkaFailed(f"{what}: not after {timeout_seconds} s")
-        time.sleep(0.02)
+        time.sleep(pause_seconds)
 
 
 def free_port() -> int:

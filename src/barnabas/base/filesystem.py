@@ -140,18 +140,23 @@ def read_file(files: FileSystem, path: str) -> bytes:
         file.close()
 
 
-def replace_file(files: FileSystem, path: str, content: bytes) -> None:
-    """Writes a small file so that a crash leaves the old content or the new one, never a mixture."""
+def replace_file(files: FileSystem, path: str, content: bytes, *, is_synced: bool = True) -> None:
+    """Writes a small file so that a crash leaves the old content or the new one, never a mixture.
+
+    Without a sync that holds for a killed process; a loss of power may leave anything.
+    """
     temporary = path + ".tmp"
     file = files.open(temporary, write=True, create=True)
     try:
         file.truncate(0)
         file.write_at([content], 0)
-        file.sync()
+        if is_synced:
+            file.sync()
     finally:
         file.close()
     files.rename(temporary, path)
-    files.sync_directory(os.path.dirname(path))
+    if is_synced:
+        files.sync_directory(os.path.dirname(path))
 
 
 def replace_private_file(files: FileSystem, path: str, content: bytes) -> None:

@@ -50,6 +50,10 @@ class WrongCluster(BarnabasError):  # noqa: N818 - a fact about a store, named a
     """The metadata store is not that of the cluster that this broker belongs to; the message says what to do."""
 
 
+async def _remember_nothing(epoch: int) -> None:
+    """Until there are log directories."""
+
+
 class Membership:
     """Owner: the broker's event loop."""
 
@@ -57,7 +61,7 @@ class Membership:
         self.store = CurrentSession()
         self.seat = seat
         self.cluster_id = ""
-        self.remember: Callable[[int], Awaitable[None]] | None = None
+        self.remember: Callable[[int], Awaitable[None]] = _remember_nothing
         """Has the log directories remember the broker epoch of a registration, before anything is led in it."""
         self.on_registered: Callable[[int], None] = lambda epoch: None
         """Called with the broker epoch of each registration."""
@@ -146,8 +150,7 @@ class Membership:
             await self._keeper.write(key)
             self._has_kept_key = True
         epoch = await register_broker(session, registration)
-        if self.remember is not None:
-            await self.remember(epoch)
+        await self.remember(epoch)
         self.seat.broker_epoch = epoch
         self.on_registered(epoch)
 

@@ -64,7 +64,7 @@ class Election:
     is_unclean: bool = False
     """Acknowledged records may be lost."""
     must_ask: bool = False
-    """Nobody is left by the state: every assigned replica is to be asked for the end of its log."""
+    """The state names nobody who could lead: ask every assigned replica where its log ends."""
 
 
 def isr_of(partition: Partition) -> dict[int, int]:
@@ -170,7 +170,7 @@ def next_state(
     ends: Mapping[int, LogEnd] | None = None,
     is_unclean_allowed: bool = False,
 ) -> PartitionState | None:
-    """What is to be written because of registrations that came and went; None when the state is right as it is."""
+    """The state to write after brokers came or went; None when nothing changes."""
     if is_led(partition, registered):
         settled = settle(partition, registered)
         if settled.isr == isr_of(partition) and settled.elr == elr_of(partition):

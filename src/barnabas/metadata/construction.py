@@ -67,7 +67,7 @@ async def require_idle(store: MetadataStore) -> None:
 
 
 class Construction:
-    """`begin`, `write`, `finish`. Whoever closes the session before the end leaves it to the next one."""
+    """`begin`, `write`, `finish`. If it is interrupted, the next run continues it."""
 
     def __init__(self, store: MetadataStore, cluster_id: str) -> None:
         self._store = store

@@ -24,7 +24,7 @@ def check_size(operations: Sequence[Operation]) -> None:
 
 
 def in_batches(operations: Iterable[Operation], count_max: int) -> Iterator[list[Operation]]:
-    """Groups of at most so many, in their order, each of which is small enough for one write."""
+    """Splits operations, in their order, into batches of at most `count_max` that fit into one write."""
     batch: list[Operation] = []
     batch_bytes = 0
     for operation in operations:

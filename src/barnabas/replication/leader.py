@@ -144,7 +144,7 @@ class LeaderState:
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Whoever may be in sync by what the controller has written."""
+        """All replicas that the controller may have recorded as in sync."""
         proposed = frozenset(self._sent.proposal.isr) if self._sent is not None else frozenset()
         return self._doubtful.union(self.state.isr, proposed)
 
@@ -194,7 +194,7 @@ class LeaderState:
         self.followers = {one: self.followers.get(one) or Follower(caught_up_ms=self.now_ms) for one in others}
         return self._advance()
 
-    def asked_for(self, minimum: int) -> bool:
+    def set_minimum(self, minimum: int) -> bool:
         """The minimum of a state that does not say it."""
         self.state = replace(self.state, minimum=min(minimum, len(self.state.replicas)))
         return self._advance()

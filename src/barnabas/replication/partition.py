@@ -35,7 +35,7 @@ from uuid import UUID
 from barnabas.base.buffers import Buffer
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset, SteadyMs, TimestampMs, TopicPartition
-from barnabas.replication.leader import CommittedState, Fetched, Grant, LeaderState
+from barnabas.replication.leader import CommittedState, Grant, LeaderState
 from barnabas.replication.tick import AppendTick
 from barnabas.replication.waiting import ALL_ACKS, FOREVER, Waiters, WhenCommitted
 from barnabas.storage.log.epochs import UNKNOWN_END, EpochEnd
@@ -123,7 +123,7 @@ class Partition:
         """Whether the tick knows that there is something to write."""
         self._own_end = log.end_offset
         self._follows_own_end = False
-        """Whether nobody else must have a record before it is committed."""
+        """Whether nobody else must have a record before it is committed. Then `_followers` is not told every write."""
         self._followers: LeaderState | None = None
         """From the beginning of the leadership on."""
         self._has_enough = False
@@ -161,7 +161,7 @@ class Partition:
             self._committed_state(grant),
             now_ms,
         )
-        if log.must_flush(now_ms):  # a killed process has not synced what it wrote, though the topic asks for it
+        if log.must_flush(now_ms):  # there was no room to sync what a killed process left, though the topic asks for it
             self._own_end = log.recovery_point
             self._settle(now_ms)
 
@@ -174,7 +174,7 @@ class Partition:
         """The settings of the topic have changed."""
         self._log.config = config
         if self._followers is not None and self._is_minimum_the_topics:
-            self._followers.asked_for(config.min_insync_replicas)
+            self._followers.set_minimum(config.min_insync_replicas)
             self._look_who_is_in_sync()
 
     def _look_who_is_in_sync(self) -> None:
@@ -427,14 +427,6 @@ class Partition:
             self._set_timer()
         else:
             self._deadline = FOREVER
-
-    def fetched(self, fetch: Fetched) -> None:
-        """A follower has proved how far its log reaches."""
-        followers = self._followers
-        assert followers is not None, "it leads"
-        if followers.fetched(fetch):
-            self.commit(followers.high_watermark)
-            self._tick.told()
 
     def commit(self, offset: Offset) -> None:
         """Everything below `offset` is on every in-sync replica."""

@@ -159,21 +159,10 @@ class Registrations:
         for directory in self._directories.online:
             yield Job(
                 f"remember the registration in {directory.path}",
-                run=partial(self._write, directory, content),
+                run=partial(replace_file, self._files, directory.file(REGISTRATION), content, is_synced=False),
                 finish=lambda _: None,
                 failed=partial(_failed, directory, on_failure),
             )
-
-    def _write(self, directory: LogDirectory, content: bytes) -> None:
-        """Not synced. A kill leaves the old file or the new one."""
-        path = directory.file(REGISTRATION)
-        file = self._files.open(path + ".tmp", write=True, create=True)
-        try:
-            file.truncate(0)
-            file.write_at([content], 0)
-        finally:
-            file.close()
-        self._files.rename(path + ".tmp", path)
 
     def lost(self) -> None:
         """A directory has failed: nothing can be proved about this registration any more."""

@@ -25,7 +25,7 @@ from barnabas.controller.broker_link import BrokerLink
 from barnabas.controller.controller import Controller
 from barnabas.controller.controllership import Controllership, claim_controller
 from barnabas.controller.following import POLL_SECONDS, fetch_image
-from barnabas.controller.history import NOWHERE, ImageHistory
+from barnabas.controller.history import NEWEST_VERSION, NOWHERE, ImageHistory
 from barnabas.controller.image_answers import ImageAnswers
 from barnabas.metadata.errors import CorruptNode, NoNode, SessionLost
 from barnabas.metadata.image import RegisteredBroker
@@ -33,7 +33,6 @@ from barnabas.metadata.store import MetadataStore, SessionState
 from barnabas.metadata.znodes import BARNABAS, BROKER_IDS, CONTROLLER, BrokerRegistration, ControllerNode, Endpoint
 from barnabas.net.errors import NetworkFailed
 from barnabas.net.stream import Network
-from barnabas.wire.apis import ALL_APIS, ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError, MalformedResponse
 
 logger = logging.getLogger(__name__)
@@ -41,7 +40,6 @@ logger = logging.getLogger(__name__)
 _RETRY_SECONDS: Final = 0.1
 _LOAD_SECONDS: Final = 5.0
 _FAILURES_TOLD: Final = 20
-_IMAGE_VERSION: Final = ALL_APIS[ApiKey.FETCH_IMAGE].version_max
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +220,7 @@ class ControllerSeat:
         A broker that never was asked has the newest one: an older version would leave out what others know.
         """
         known = self.history.image.brokers.get(broker_id)
-        version = self._image_versions.get(broker_id, _IMAGE_VERSION)
+        version = self._image_versions.get(broker_id, NEWEST_VERSION)
         with suppress(SessionLost):
             [node] = await store.get_many([f"{BROKER_IDS}/{broker_id}"])
             if node is not None:
@@ -273,7 +271,7 @@ def _image_version_of(registration: BrokerRegistration) -> int:
     versions = registration.features.get(BARNABAS)
     if versions is None:
         raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "it is not a broker of Barnabas")
-    return min(_IMAGE_VERSION, versions.max_version)
+    return min(NEWEST_VERSION, versions.max_version)
 
 
 def _is_deposed(error: KafkaError) -> bool:

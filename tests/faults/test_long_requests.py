@@ -5,6 +5,7 @@ import gc
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ WIDE = 300
 TURN_SECONDS_MAX = 0.05
 """The rule is 10 ms, and a machine that is busy may take several times as long; without slices most of these take from
 80 ms to 8 s, and one of them hours."""
+PINGS_MIN = 4
+"""How many short requests of another client must be answered meanwhile."""
 PATIENCE_SECONDS = 200
 NAMES = [f"n{number}" for number in range(TIMES)]
 PING = (ApiKey.HEARTBEAT, 3, {"group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": None})
@@ -214,6 +217,8 @@ LONG: dict[str, tuple[ApiKey, int, Callable[[], dict[str, Any]]]] = {
     "more than is read": (ApiKey.METADATA, 9, lambda: {"topics": [{"name": ""}] * 1_000_000}),
 }
 
+IN_ONE_TURN = ("more than is read", "protocols", "configs filtered")
+"""They take no longer than one turn may: refused before they are read, a thousand at most, small numbers alone."""
 
 NAME_LITTLE = {
     *(ApiKey.HEARTBEAT, ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_ACLS, ApiKey.DESCRIBE_CLUSTER)
@@ -284,8 +289,6 @@ def _least_disturbed(
 
 
 def test_nobody_waits_for_a_long_request(tmp_path: Path) -> None:
-    in_one_turn = ("more than is read", "protocols")
-
     async def scenario(directory: Path, short: set[str]) -> dict[str, float]:
         found = {}
         settings = {"offsets_topic_replication_factor": "1", "offsets_topic_num_partitions": "2"}
@@ -301,8 +304,8 @@ def test_nobody_waits_for_a_long_request(tmp_path: Path) -> None:
                     gc.collect()
                     with LoopTurns() as turns:
                         pings = await _pings_while(asyncio.create_task(client.ask(frame)), witness)
-                assert pings > 3 or name in in_one_turn, name
-                found[name] = turns.longest_seconds / slowness()
+                others_were_served = pings >= PINGS_MIN or name in IN_ONE_TURN
+                found[name] = turns.longest_seconds / slowness() if others_were_served else inf
         return found
 
     least = _least_disturbed(tmp_path, scenario)

@@ -27,7 +27,7 @@ from barnabas.controller.topics import TopicWriter
 from barnabas.metadata.embedded import EmbeddedMetadata
 from barnabas.metadata.embedded_session import EmbeddedSession
 from barnabas.metadata.identity import ensure_layout, register_broker
-from barnabas.metadata.image import BrokerChanged, ClusterImage, RegisteredBroker
+from barnabas.metadata.image import BrokerChanged, ClusterImage, Partition, RegisteredBroker
 from barnabas.metadata.znodes import BROKER_IDS, CONTROLLER, BrokerRegistration, Endpoint, PartitionState
 from barnabas.wire.apis import ALL_APIS, ApiKey
 from barnabas.wire.image_messages import FETCH_IMAGE_RESPONSES
@@ -131,7 +131,7 @@ class StreamScene:
         """Writes another state of one partition: the same leader, in the next epoch. Returns when it is published."""
         name, index = _name_of(number)
         one = self.image.topics[name].partitions[index]
-        state = one.led_by(one.leader, self.controller.controllership.epoch, one.isr_epochs)
+        state = _led_again(one, self.controller.controllership.epoch)
         await self.session.set(PartitionState.path_of(name, index), state.encode())
         await self.history.wait_for(lambda image: image.topics[name].partitions[index].leader_epoch > one.leader_epoch)
 
@@ -185,6 +185,14 @@ async def stream_scene(broker_count: int, partition_count: int) -> AsyncIterator
             await scene.stop()
 
 
+def _led_again(one: Partition, controller_epoch: int) -> PartitionState:
+    """The state of its next leadership, by the same broker."""
+    epochs, minimum = one.isr_epochs, one.min_insync_replicas
+    return PartitionState(
+        one.leader, one.leader_epoch + 1, one.isr, controller_epoch, isr_epochs=epochs, min_insync_replicas=minimum
+    )
+
+
 def undisturbed(seconds: Sequence[float]) -> float:
     """What a tenth of them is below: whatever else the machine does only adds to it, threefold at times."""
     return sorted(seconds)[len(seconds) // 10]
@@ -194,7 +202,7 @@ async def cost_of_change(scene: StreamScene, stub_count: int, changes: int) -> C
     """Noticed, read, published, encoded, and told to the stubs that wait for it; without the write."""
     stubs = scene.stubs(stub_count)
     one = scene.image.topics[_name_of(0)[0]].partitions[0]
-    state = one.led_by(one.leader, 1, one.isr_epochs).encode()
+    state = _led_again(one, 1).encode()
     spent = []
     for number in range(changes):
         began = time.process_time()

@@ -3,10 +3,11 @@
 1. starts a broker (`barnabas up`; `--brokers 3` makes it a cluster on ZooKeeper) on free ports, in processes of their
    own, with data in a temporary directory;
 2. starts Spark, and on it the pipeline of `examples/metrics`;
-3. sends the metrics of two hundred hosts for half a minute, with incidents in them, while the pipeline runs;
+3. sends the metrics of two hundred hosts for half a minute, with incidents in them, while the pipeline runs; of several
+   brokers it kills the leader of a partition halfway (`demo_failover`);
 4. waits for the alerts of these incidents, and stops everything;
 5. shows the alerts and what it measured, and compares them with the incidents: status 1 when one is missing, or has no
-   cause, or when a malformed record is no dead letter.
+   cause, when a record is missing or there twice, or when a malformed record is no dead letter.
 
 Ctrl-C stops it at any moment, with status 130. How latencies are measured says `demo_results`.
 """
@@ -35,6 +36,7 @@ from barnabas.client.reading.consumer import Consumer
 from barnabas.client.reading.fetched import ConsumedRecord
 from barnabas.pipelines.java import JavaUnusable, find_java
 from barnabas.wire.errors import KafkaError
+from examples.demo_failover import Failover
 from examples.demo_pipeline import PipelineThread
 from examples.demo_results import (
     Alert,
@@ -141,24 +143,30 @@ async def run_demo(
         async with Cluster(broker.bootstrap) as cluster:
             await create_missing(cluster, TOPICS)
             pipeline = PipelineThread(broker.bootstrap, directory)
+            failover = None
+            if brokers > 1:
+                failover = Failover(broker, cluster, clock, after_records=seconds * rate // 2)
             with view:
-                story = await _run_pipeline(cluster, Watch(view, clock, pipeline), seconds, rate)
+                story = await _run_pipeline(cluster, Watch(view, clock, pipeline), seconds, rate, failover)
             await _tell_results(cluster, story, pipeline)
+            if failover is not None:
+                say(f"All {plural(story.records_in, 'record')} are there, each once, though their leader was killed.")
         await asyncio.to_thread(broker.stop)
     finally:
         await asyncio.to_thread(broker.kill)
 
 
-async def _run_pipeline(cluster: Cluster, watch: Watch, seconds: int, rate: int) -> Story:
+async def _run_pipeline(cluster: Cluster, watch: Watch, seconds: int, rate: int, failover: Failover | None) -> Story:
     watch.pipeline.start()
     try:
         await _start_spark(watch)
-        story = await _run_half_a_minute(cluster, watch, seconds, rate)
+        story = await _run_half_a_minute(cluster, watch, seconds, rate, failover)
         watch.view.show(Status("stopping the pipeline", 0.0))
         began = watch.clock.monotonic()
     finally:
         await watch.pipeline.stop()
-    watch.view.line(f"4 stopped    the pipeline and Spark, in {watch.clock.monotonic() - began:.1f} s")
+    step = 4 if failover is None else 5
+    watch.view.line(f"{step} stopped    the pipeline and Spark, in {watch.clock.monotonic() - began:.1f} s")
     return story
 
 
@@ -171,17 +179,21 @@ async def _start_spark(watch: Watch) -> None:
     watch.view.line(f"2 Spark      started in {session:.1f} s, and the pipeline's queries ({names}) in {queries:.1f} s")
 
 
-async def _run_half_a_minute(cluster: Cluster, watch: Watch, seconds: int, rate: int) -> Story:
+async def _run_half_a_minute(
+    cluster: Cluster, watch: Watch, seconds: int, rate: int, failover: Failover | None
+) -> Story:
     story = Story(Fleet(SEED, rate, watch.clock.now_ms()), seconds * rate)
     watch.view.line(
         f"3 metrics    of {plural(story.fleet.hosts, 'host')}, {plural(rate, 'record')} a second for {seconds} s"
     )
     began = watch.clock.monotonic()
     collecting = asyncio.create_task(_collect_alerts(cluster, story))
-    sending = asyncio.create_task(_send(cluster, story, watch.clock))
+    sending = asyncio.create_task(_send(cluster, story, watch.clock, failover))
     try:
         await watch.until(sending.done, "running", float("inf"), story)
         await sending
+        if failover is not None:
+            _tell_failover(watch.view, failover)
         await watch.until(
             lambda: collecting.done() or (story.has_all_alerts and watch.pipeline.seen.lag == 0),
             "waiting for the last alerts",
@@ -195,15 +207,28 @@ async def _run_half_a_minute(cluster: Cluster, watch: Watch, seconds: int, rate:
         for task in (sending, collecting):
             task.cancel()
         await asyncio.gather(sending, collecting, return_exceptions=True)
+        if failover is not None:
+            await failover.stop()
     return story
 
 
-async def _send(cluster: Cluster, story: Story, clock: Clock) -> None:
+def _tell_failover(view: DemoView, failover: Failover) -> None:
+    if failover.gap_seconds is None:
+        raise DemoFailed(f"nobody took the place of broker {failover.killed_id}, which was killed")
+    led = ", ".join(map(str, failover.partitions))
+    view.line(
+        f"4 killed     broker {failover.killed_id}, the leader of {led}, halfway (SIGKILL); another one acknowledged"
+        f" records again after {failover.gap_seconds:.2f} s"
+    )
+
+
+async def _send(cluster: Cluster, story: Story, clock: Clock, failover: Failover | None) -> None:
     def note(count: int) -> None:
         story.records_in += count
 
     began = clock.monotonic()
-    await send(cluster, generate(story.fleet, story.count), note, clock)
+    on_sent = None if failover is None else failover.sent
+    await send(cluster, generate(story.fleet, story.count), note, clock, on_sent)
     story.sending_seconds = clock.monotonic() - began
     story.malformed = story.records_in - story.count
 
@@ -240,6 +265,8 @@ async def _tell_results(cluster: Cluster, story: Story, pipeline: PipelineThread
         say(f"query        {one.name}: {plural(one.input_rows, 'record')} in {plural(one.batch_id + 1, 'batch')}")
     _say_latencies(record_latencies(samples, rows), len(samples) - story.malformed, found)
     problems = differences(story.expected, found)
+    if len(samples) != story.records_in:
+        problems.append(f"{plural(story.records_in, 'record')} were sent, and {len(samples):,} are there")
     if (bad := len(dead_letter_origins(letters))) != story.malformed:
         problems.append(f"{plural(story.malformed, 'record')} were malformed, and {bad:,} are dead letters")
     if problems:

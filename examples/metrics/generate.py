@@ -14,7 +14,7 @@ from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.output import complain, plural, progress, say
 from barnabas.client.cluster import Cluster
-from barnabas.client.producing.producer import Producer
+from barnabas.client.producing.producer import Delivery, Producer
 from barnabas.wire.errors import KafkaError
 from examples.metrics.fleet import OUTPUT_TOPICS, RATE_MIN, TOPIC, TOPIC_PARTITIONS, Fleet, GeneratedRecord, generate
 from examples.producing import Topic, create_missing
@@ -35,6 +35,7 @@ async def send(
     records: Iterable[GeneratedRecord],
     on_progress: Callable[[int], None],
     clock: Clock | None = None,
+    on_sent: Callable[[Delivery], None] | None = None,
 ) -> int:
     """Sends records; with a clock each when it is due. How many there were, once the broker has them all."""
     sent = reported = 0
@@ -42,7 +43,9 @@ async def send(
         for record in records:
             if clock is not None and (wait_ms := record.due_ms - clock.now_ms()) > 0:
                 await asyncio.sleep(max(wait_ms / 1000, _PAUSE_SECONDS))
-            await producer.send(TOPIC, record.value, key=record.key)
+            delivery = await producer.send(TOPIC, record.value, key=record.key)
+            if on_sent is not None:
+                on_sent(delivery)
             sent += 1
             if sent - reported >= _PROGRESS_RECORDS:
                 on_progress(sent - reported)

@@ -19,7 +19,11 @@ NEEDS_A_RESTART_HERE = {
     "num.io.threads",
     "num.network.threads",
 }
-ZOOKEEPER_IDS = {"broker.id.generation.enable", "reserved.broker.max.id"}
+OF_A_CLUSTER_ON_ZOOKEEPER = {
+    "broker.id.generation.enable",
+    "leader.imbalance.per.broker.percentage",
+    "reserved.broker.max.id",
+}
 STRICTER_THAN_KAFKA = {
     # Kafka takes any number of threads, and fails when the system has no more.
     "background.threads",
@@ -29,6 +33,10 @@ STRICTER_THAN_KAFKA = {
     "group.min.session.timeout.ms",
     "offset.metadata.max.bytes",
     "socket.request.max.bytes",
+    # Numbers with which no follower would stay in sync.
+    "replica.fetch.wait.max.ms",
+    "replica.lag.time.max.ms",
+    "replica.socket.timeout.ms",
     # Kafka finds out when a topic is made.
     "num.partitions",
     "offsets.topic.num.partitions",
@@ -58,7 +66,8 @@ OUR_OWN_DEFAULT = {
 @pytest.fixture(scope="module")
 def kafka_settings() -> dict[str, Listed]:
     dropped = listing("kafka.server.KafkaConfig", run_zookeeper_kafka_tool)
-    needed = {name: dropped[name] for name in dropped if name.startswith("zookeeper.") or name in ZOOKEEPER_IDS}
+    names = [name for name in dropped if name.startswith("zookeeper.") or name in OF_A_CLUSTER_ON_ZOOKEEPER]
+    needed = {name: dropped[name] for name in names}
     return listing("kafka.server.KafkaConfig") | needed
 
 

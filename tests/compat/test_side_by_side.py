@@ -43,6 +43,7 @@ from tests.support.side_by_side_topics import (
     tell_describe_cluster,
     tell_describe_log_dirs,
     tell_describe_topic_partitions,
+    tell_elect_leaders,
     tell_list_config_resources,
     tell_metadata,
 )
@@ -126,6 +127,7 @@ STORIES: dict[ApiKey, Callable[[Pair], None]] = {
     ApiKey.CREATE_TOPICS: tell_create_topics,
     ApiKey.DELETE_TOPICS: tell_delete_topics,
     ApiKey.CREATE_PARTITIONS: tell_create_partitions,
+    ApiKey.ELECT_LEADERS: tell_elect_leaders,
     ApiKey.DESCRIBE_CONFIGS: tell_describe_configs,
     ApiKey.ALTER_CONFIGS: tell_alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: tell_incremental_alter_configs,

@@ -1,10 +1,12 @@
 """Client libraries and tools on `barnabas up --brokers 3`: the same for each, through brokers that are the wrong ones.
 
 They know the address of one broker, which is not the controller where a change is asked for, nor the coordinator of
-their group.
+their group. Topics have three replicas, by the defaults of that command or because a client asks for them.
 """
 
+import os
 import shutil
+import signal
 import threading
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -45,7 +47,7 @@ CLIENTS: dict[str, Client] = {
 }
 BROKERS = (1, 2, 3)
 RECORDS_PER_BROKER = 60
-REASON = "this version keeps one replica of each partition: the replication factor must be 1"
+REASON = "replication factor 9 needs as many brokers; registered: 3"
 
 
 def parameter(name: str) -> Any:
@@ -62,6 +64,8 @@ def cluster(zookeeper_program: ZooKeeperProgram, tmp_path_factory: pytest.TempPa
         "num.partitions": PARTITIONS,
         "offsets.topic.num.partitions": 6,
         "group.initial.rebalance.delay.ms": 0,
+        "zookeeper.session.timeout.ms": 6000,
+        "auto.leader.rebalance.enable": "false",
     }
     options = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     with cluster_process(tmp_path_factory.mktemp("cluster"), "--listen", "127.0.0.1:0", *options) as process:
@@ -113,11 +117,12 @@ def asked(ours: BlockingClient, broker: int, topic: str) -> Any:
 
 
 def is_known(ours: BlockingClient, topic: str, partitions: int) -> bool:
-    """Whether all brokers know the same topic, with a leader for each of so many partitions."""
+    """Whether all brokers know the same topic, with three replicas and a leader for each of so many partitions."""
     told = [asked(ours, broker, topic) for broker in BROKERS]
     leaders = [[(one.partition_index, one.leader_id) for one in topic.partitions] for topic in told]
     return (
         all(one.error_code == ErrorCode.NONE for one in told)
+        and all(sorted(one.replica_nodes) == list(BROKERS) for topic in told for one in topic.partitions)
         and len({one.topic_id for one in told}) == 1
         and all(sorted(one) == sorted(leaders[0]) for one in leaders)
         and len(leaders[0]) == partitions
@@ -270,3 +275,60 @@ def test_group_of_all_clients_shares_commits_and_resumes_under_each_coordinator(
 
 def committed(ours: BlockingClient, group: str) -> int:
     return sum(one.offset for one in ours.wait_for(committed_offsets(ours.cluster, group)).values())
+
+
+# Replicas, as Java's tools see them
+
+
+def unsound(ours: BlockingClient, broker: int, topic: str) -> list[int]:
+    """The partitions that have replicas which are not in sync, as this broker says."""
+    return [
+        one.partition_index
+        for one in asked(ours, broker, topic).partitions
+        if len(one.isr_nodes) < len(one.replica_nodes)
+    ]
+
+
+def led_by(ours: BlockingClient, broker: int, topic: str) -> list[int]:
+    return [one.partition_index for one in asked(ours, 1, topic).partitions if one.leader_id == broker]
+
+
+@pytest.mark.kafka
+def test_java_tools_see_replicas_that_are_not_in_sync_and_elect_preferred_leaders(
+    cluster: ClusterProcess, ours: BlockingClient, all_clients: dict[str, Client]
+) -> None:
+    topic, halted, tools = "halted", 3, JavaTools()
+    address = cluster.addresses[1]
+    ours.create_topic(topic, partitions=PARTITIONS)
+    wait_until(lambda: is_known(ours, topic, PARTITIONS), f"all brokers know {topic}")
+    led = led_by(ours, halted, topic)
+    assert len(led) == PARTITIONS // 3
+
+    os.kill(cluster.pids[halted], signal.SIGSTOP)
+    try:
+        wait_until(lambda: len(unsound(ours, 1, topic)) == PARTITIONS, "its replicas to leave")
+        assert tools.under_replicated(address, topic) == set(range(PARTITIONS))
+        assert led_by(ours, halted, topic) == []
+    finally:
+        os.kill(cluster.pids[halted], signal.SIGCONT)
+
+    wait_until(lambda: unsound(ours, 1, topic) == [], "its replicas to be in sync again")
+    assert tools.under_replicated(address, topic) == set()
+    assert tools.elect_preferred(cluster.addresses[2], topic, led) == set(led)
+    wait_until(lambda: led_by(ours, halted, topic) == led, "it leads what it led before")
+
+
+@pytest.mark.kafka
+def test_verifiable_producer_and_consumer_of_java_agree(
+    cluster: ClusterProcess, ours: BlockingClient, all_clients: dict[str, Client]
+) -> None:
+    """The producer does not retry: nothing may be refused while topic and group are new."""
+    topic, count, tools = "verified", 500, JavaTools()
+    ours.create_topic(topic, partitions=PARTITIONS)
+    wait_until(lambda: is_known(ours, topic, PARTITIONS), f"all brokers know {topic}")
+    with ThreadPoolExecutor(2) as threads:
+        produced = threads.submit(tools.verifiable_produce, cluster.addresses[1], topic, count)
+        consumed = threads.submit(tools.verifiable_consume, cluster.addresses[2], topic, count)
+
+        assert produced.result() == count
+        assert consumed.result() == count

@@ -156,6 +156,24 @@ LONG: dict[str, tuple[ApiKey, int, Callable[[], dict[str, Any]]]] = {
             "validate_only": True,
         },
     ),
+    "leaders elected": (
+        ApiKey.ELECT_LEADERS,
+        2,
+        lambda: {
+            "election_type": 0,
+            "topic_partitions": [{"topic": "wide", "partitions": range(TIMES)}],
+            "timeout_ms": 1000,
+        },
+    ),
+    "leaders of many topics elected": (
+        ApiKey.ELECT_LEADERS,
+        2,
+        lambda: {
+            "election_type": 0,
+            "topic_partitions": [{"topic": name, "partitions": [0]} for name in NAMES],
+            "timeout_ms": 1000,
+        },
+    ),
     "configs changed one by one": (
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         1,

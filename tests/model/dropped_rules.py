@@ -120,7 +120,7 @@ def _shrink_counts_at_once(patch: pytest.MonkeyPatch) -> None:
         proposal = original(leader, isr)
         kept = {one: at for one, at in leader.state.isr.items() if one in isr}
         leader.state = replace(leader.state, isr=kept)
-        leader.written(leader.own_end)
+        leader.written(leader.own_end, 0)
         return proposal
 
     patch.setattr(LeaderState, "propose", propose)

@@ -204,7 +204,7 @@ class World:
         leader = self._leader(one)
         self.logs[one] += ((leader.leader_epoch, self.next_record),)
         self.next_record += 1
-        leader.written(len(self.logs[one]))
+        leader.written(len(self.logs[one]), 0)
         self._acknowledge(one)
 
     def _do_shrink(self, one: int, other: int) -> None:

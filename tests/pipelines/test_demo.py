@@ -237,6 +237,8 @@ def test_demo_finds_every_incident_and_leaves_nothing_behind(brokers: int) -> No
     directory = output.split(" lies in ")[1].split()[0]
     assert "All 12 alerts are those of the incidents in the metrics; none is missing." in output
     assert "latency      p50 " in output
+    assert (", halfway (SIGKILL); another one acknowledged records again after " in output) == (brokers > 1)
+    assert ("each once, though their leader was killed." in output) == (brokers > 1)
     assert not Path(directory).exists()
     wait_until_gone(directory)
 

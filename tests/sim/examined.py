@@ -8,6 +8,6 @@ from barnabas.sim.histories.plan import make_plan
 
 
 @cache
-def problems_of(seed: int) -> tuple[Problem, ...]:
+def problems_of(seed: int, brokers: int = 1) -> tuple[Problem, ...]:
     """What the checkers say of this seed's history. Never call it while a bug is planted."""
-    return examine(make_plan(seed)).problems
+    return examine(make_plan(seed, brokers=brokers)).problems

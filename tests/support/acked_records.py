@@ -116,6 +116,8 @@ class GroupReading(_Going):
         self.commits = 0
         self.committed: dict[int, int] = {}
         """The last acknowledged commit of each partition."""
+        self.consumed: dict[int, list[bytes | None]] = {}
+        """The values of each partition, in the order in which they came."""
         self.rebalances = 0
         self._topic = topic
         self._consumer = Consumer(
@@ -137,12 +139,26 @@ class GroupReading(_Going):
             PATIENCE_SECONDS,
         )
 
+    def wait_for_all(self, acked: Acked) -> None:
+        """Until it has consumed as much as was acked."""
+        wait_until(
+            lambda: (
+                self._failure is not None
+                or all(len(self.consumed.get(index, ())) >= len(values) for index, values in acked.items())
+            ),
+            f"the records of {self._topic}",
+            PATIENCE_SECONDS,
+        )
+
     def _work(self) -> None:
         self._consumer.subscribe([self._topic], on_assign=self._assigned)
         with closing(self._consumer):
             while not self._is_over.is_set():
                 message = self._consumer.poll(0.1)
                 if message is not None and message.error() is None:
+                    partition = message.partition()
+                    assert partition is not None
+                    self.consumed.setdefault(partition, []).append(message.value())
                     self._commit(message)
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

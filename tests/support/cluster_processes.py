@@ -333,11 +333,25 @@ class ClusterProcesses:
         assert count is None or len(self.awake) == count
         return views[0]
 
-    def create_topic(self, name: str, partitions: int = 6, *, by: BrokerOfCluster | None = None) -> None:
+    def whole(self, topic: str) -> View:
+        """Waits until all brokers agree that every replica of the topic is in sync."""
+
+        def is_so() -> bool:
+            view = self.agreed()
+            return all(
+                set(one.in_sync) == set(one.replicas) for (name, _), one in view.partitions.items() if name == topic
+            )
+
+        wait_until(is_so, f"all replicas of {topic} to be in sync", PATIENCE_SECONDS, _LOOK_SECONDS)
+        return self.agreed()
+
+    def create_topic(
+        self, name: str, partitions: int = 6, replicas: int = 1, *, by: BrokerOfCluster | None = None
+    ) -> None:
         """Asks one broker until there is a controller that does it. Every other answer is a mistake."""
 
         def is_made() -> bool:
-            code = create(by or self.another(), name, partitions)
+            code = create(by or self.another(), name, partitions, replicas)
             assert code is ErrorCode.NONE or code in RETRIABLE, code
             return code is ErrorCode.NONE
 

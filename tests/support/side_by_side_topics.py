@@ -361,3 +361,28 @@ def _without_other_topics(answer: Any) -> Any:
     ]
     kept.sort(key=lambda one: (one.get("resource_type", 0), one["resource_name"]))
     return {**answer, "config_resources": kept}
+
+
+def tell_elect_leaders(pair: Pair) -> None:
+    pair.each(lambda side: side.create_topic("elected", 2))
+
+    def without_others(answer: Any) -> Any:
+        """Other stories have other topics."""
+        results = [one for one in answer["replica_election_results"] if one["topic"] in ("elected", UNKNOWN)]
+        return {**answer, "replica_election_results": results}
+
+    for version in versions(ApiKey.ELECT_LEADERS):
+
+        def ask(
+            case: str, wanted: list[tuple[str, list[int]]] | None, election_type: int = 0, version: int = version
+        ) -> None:
+            topics = None if wanted is None else [{"topic": name, "partitions": indexes} for name, indexes in wanted]
+            asked = {"election_type": election_type, "topic_partitions": topics, "timeout_ms": 10_000}
+            pair.compare(case, ApiKey.ELECT_LEADERS, version, _constant(asked), only=without_others)
+
+        for election_type in (0, 1) if version else (0,):
+            ask(f"all, type {election_type}", None, election_type)
+            ask(f"not needed, type {election_type}", [("elected", [0, 1])], election_type)
+            ask(f"unknown partition, type {election_type}", [("elected", [7])], election_type)
+            ask(f"unknown topic, type {election_type}", [(UNKNOWN, [0])], election_type)
+            ask(f"none, type {election_type}", [], election_type)

@@ -105,6 +105,39 @@ FLUSH_SECONDS: Final = Description(
     HISTOGRAM, "barnabas_flush_seconds",
     "Time to sync the files of one log to the disk. Its count is the number of flushes.", (), _FLUSH_BOUNDS)
 
+PARTITIONS_UNDER_REPLICATED: Final = Description(
+    GAUGE, "barnabas_partitions_under_replicated",
+    "Partitions that this broker leads, and of which not every replica is in sync.")
+PARTITIONS_AT_MINIMUM: Final = Description(
+    GAUGE, "barnabas_partitions_at_minimum",
+    "Partitions that this broker leads, and of which just as many replicas are in sync as `min.insync.replicas` asks "
+    "for: with one less, acks=all is refused. Those whose replicas are all in sync do not count.")
+PARTITIONS_BELOW_MINIMUM: Final = Description(
+    GAUGE, "barnabas_partitions_below_minimum",
+    "Partitions that this broker leads, and of which fewer replicas are in sync than `min.insync.replicas` asks for: "
+    "acks=all is refused, and nothing is committed.")
+PARTITIONS_OFFLINE: Final = Description(
+    GAUGE, "barnabas_partitions_offline",
+    "Partitions of the cluster that nobody leads, as the controller knows; 0 on the other brokers.")
+CONTROLLER_ACTIVE: Final = Description(
+    GAUGE, "barnabas_controller_active", "1 on the broker that is the controller, 0 on the others.")
+LEADERSHIPS_BEGUN: Final = Description(
+    COUNTER, "barnabas_leaderships_begun_total",
+    "Partitions that this broker began to lead: at its start, when they were created, and when it took over.")
+ISR_SHRINKS: Final = Description(
+    COUNTER, "barnabas_isr_shrinks_total",
+    "How often fewer replicas were in sync of a partition that this broker leads.")
+ISR_EXPANSIONS: Final = Description(
+    COUNTER, "barnabas_isr_expansions_total",
+    "How often more replicas were in sync of a partition that this broker leads.")
+REPLICATION_LAG_RECORDS: Final = Description(
+    GAUGE, "barnabas_replication_lag_records",
+    "Offsets that a follower is behind this broker, in the partition where that is most.", ("follower",))
+REPLICATION_LAG_SECONDS: Final = Description(
+    GAUGE, "barnabas_replication_lag_seconds",
+    "For how long a follower has not had everything that this broker has, in the partition where that is longest. "
+    "After `replica.lag.time.max.ms` it is no longer in sync.", ("follower",))
+
 CLEANER_RUNNING: Final = Description(
     GAUGE, "barnabas_cleaner_running_passes", "Logs that are being compacted.")
 CLEANER_PASSES: Final = Description(
@@ -204,6 +237,22 @@ SECTIONS: Final = (
             LOG_DIRECTORY_FREE_BYTES,
             LOG_DIRECTORY_FULL,
             FLUSH_SECONDS,
+        ),
+    ),
+    Section(
+        "Replication",
+        "Only partitions with several replicas count. A follower is named by its broker's id.",
+        (
+            PARTITIONS_UNDER_REPLICATED,
+            PARTITIONS_AT_MINIMUM,
+            PARTITIONS_BELOW_MINIMUM,
+            PARTITIONS_OFFLINE,
+            CONTROLLER_ACTIVE,
+            LEADERSHIPS_BEGUN,
+            ISR_SHRINKS,
+            ISR_EXPANSIONS,
+            REPLICATION_LAG_RECORDS,
+            REPLICATION_LAG_SECONDS,
         ),
     ),
     Section(

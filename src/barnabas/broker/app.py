@@ -50,6 +50,7 @@ from barnabas.broker.membership import Membership
 from barnabas.broker.parts import BrokerParts, system_parts
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
+from barnabas.controller.controlled_shutdown import hand_over
 from barnabas.groups.measures import measure_group_states
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.znodes import BARNABAS, BARNABAS_VERSIONS, BrokerRegistration, Endpoint
@@ -61,6 +62,8 @@ from barnabas.storage.directories.opening import OpeningProgress, OpeningReport
 
 logger = logging.getLogger(__name__)
 
+HAND_OVER_SECONDS: Final = 3.0
+"""A broker that stops does not wait longer for the controller."""
 STOP_GRACE_SECONDS: Final = 5.0
 ADMISSION_SECONDS: Final = 30.0
 
@@ -237,12 +240,12 @@ class Broker:
         dispatcher = make_dispatcher(site, services)
         group_lags = GroupLags(core.groups.coordinator, core.replicas, executor)
         stack.push_async_callback(group_lags.close)
-        measure_broker(metrics, core.server.counters, core.replicas, logs)
+        measure_broker(metrics, core.server.counters, core.replicas, logs, cluster.seat, parts.clock)
         measure_group_states(metrics, core.groups.coordinator.counts)
         measure_lags(metrics, group_lags, parts.clock)
 
         async def stop_serving() -> None:
-            await self._stop_serving(core, dispatcher, cluster.membership)
+            await self._stop_serving(core, services, dispatcher, cluster.membership)
 
         stack.push_async_callback(stop_serving)  # last to start, first to stop
         listeners = tuple([await core.server.listen(spec) for spec in settings.config.listeners])
@@ -250,6 +253,7 @@ class Broker:
         await cluster.membership.register(registration_of())
         membership_tasks = site.tasks()
         membership_tasks.start(cluster.membership.run(registration_of))
+        stack.push_async_callback(self._hand_over, cluster, core)
         await _until_admitted(cluster, core, node_id)
         core.server.accept(dispatcher.connect)  # not before: a client's first question is who the brokers are
         return Running(node_id, cluster, logs, opening, core, services, dispatcher, group_lags, listeners, metrics_port)
@@ -307,12 +311,27 @@ class Broker:
             self._running.core.server.turn_away()
         self._failed.set()
 
-    async def _stop_serving(self, core: Core, dispatcher: Dispatcher, membership: Membership) -> None:
+    async def _hand_over(self, cluster: Cluster, core: Core) -> None:
+        """Others lead this broker's partitions before it stops, if somebody sees to that in time."""
+        is_alone = len(cluster.history.image.brokers) <= 1
+        if is_alone or self.failure is not None or not self.settings.config.controlled_shutdown_enable:
+            return
+        try:
+            async with asyncio.timeout(HAND_OVER_SECONDS):
+                await hand_over(cluster.seat, HAND_OVER_SECONDS)
+                await core.replicas.wait_for(lambda image: image is core.replicas.coming)
+        except (TimeoutError, BarnabasError) as error:
+            logger.info("stopping without handing partitions over: %s", str(error) or "nobody answers in time")
+
+    async def _stop_serving(
+        self, core: Core, services: Services, dispatcher: Dispatcher, membership: Membership
+    ) -> None:
         self._is_stopping = True
         try:
             core.groups.close()  # members that wait for others are told to look for another coordinator
             core.tick.write()  # what was taken before is in the log, and its producers are told so
             core.replicas.resign_all()  # a fetch that waits for records is answered now
+            services.replica_sessions.close()
         finally:  # whatever failed there, no port and no connection is left
             await core.server.stop(STOP_GRACE_SECONDS if self.failure is None else 0)
             await dispatcher.stop()

@@ -11,7 +11,7 @@ broker is pushed onto the site's exit stack where it is begun, so that the end t
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -33,6 +33,7 @@ from barnabas.broker.membership import Membership
 from barnabas.broker.metadata_source import EmbeddedSource, MetadataSource, ZooKeeperSource
 from barnabas.broker.parts import BrokerParts
 from barnabas.broker.rebuilding import open_metadata
+from barnabas.broker.replica_sessions import ReplicaSessions
 from barnabas.broker.request_measures import RequestMeasures
 from barnabas.broker.services import Services
 from barnabas.broker.session_file import SessionKeeper
@@ -40,6 +41,8 @@ from barnabas.broker.settings import DEFAULT_NODE_ID, BrokerSettings
 from barnabas.broker.slices import Slices
 from barnabas.broker.topic_creation import TopicCreation
 from barnabas.broker.upkeep import keep_house
+from barnabas.controller.alter_partition import AskedIsr, alter_partitions
+from barnabas.controller.controller_options import ControllerOptions
 from barnabas.controller.history import ImageHistory
 from barnabas.controller.seat import ControllerSeat
 from barnabas.groups.measures import measure_groups
@@ -49,9 +52,12 @@ from barnabas.metadata.identity import ProducerIds, ensure_layout, next_broker_i
 from barnabas.metadata.image import ClusterImage
 from barnabas.net.server import Server
 from barnabas.replication.admission import Admission
+from barnabas.replication.fetcher import Address, FollowerSide
 from barnabas.replication.flushing import Flusher
+from barnabas.replication.following import Following
 from barnabas.replication.log_starts import LogStarts
 from barnabas.replication.partition import Partition
+from barnabas.replication.proposals import Proposals, Proposed
 from barnabas.replication.replicas import Replicas
 from barnabas.replication.tick import AppendTick
 from barnabas.replication.workers import perform
@@ -60,6 +66,7 @@ from barnabas.storage.directories.manager import LogManager
 from barnabas.storage.directories.opening import OpeningProgress, OpeningReport
 from barnabas.storage.directories.strays import KnownPartitions
 from barnabas.storage.settings import LogConfig
+from barnabas.wire.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +128,13 @@ async def open_cluster(site: Site) -> Cluster:
     source = await _open_source(site)
     stack.push_async_callback(source.close)
     history = ImageHistory()
-    seat = ControllerSeat(site.node_id, history, parts.network, config.inter_broker_listener, parts.clock, parts.random)
+    listener = config.inter_broker_listener
+    options = ControllerOptions(
+        partial(site.settings.replication_rules, site.node_id),
+        config.leader_imbalance_check_interval_seconds if config.auto_leader_rebalance_enable else None,
+        config.leader_imbalance_per_broker_percentage,
+    )
+    seat = ControllerSeat(site.node_id, history, parts.network, listener, parts.clock, parts.random, options)
     log_dirs = site.settings.log_manager_config.log_dirs
     keeper = SessionKeeper(parts.files, log_dirs[0], site.executor)
     membership = Membership(source, seat, parts.random, keeper)
@@ -196,6 +209,7 @@ class Core:
 async def start_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
     """Returns when every partition of the image is served."""
     core = _make_core(site, cluster, logs)
+    proposals = _make_proposals(site, cluster, core.replicas)
     settings, node_id, history = site.settings, site.node_id, cluster.history
 
     def reconfigure(image: ClusterImage) -> None:
@@ -206,6 +220,8 @@ async def start_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
     def follow(old: ClusterImage, new: ClusterImage) -> None:
         """What the controller says now: the one way by which topics and settings change."""
         core.replicas.follow(new)
+        if new.brokers is not old.brokers:
+            proposals.brokers_changed()
         if new.broker_configs != old.broker_configs:
             reconfigure(new)
 
@@ -241,6 +257,7 @@ async def start_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
     reconfigure(history.image)
     tasks = site.tasks()
     tasks.start(core.replicas.run())
+    tasks.start(proposals.run())
     tasks.start(cluster.deletions.run())
     tasks.start(keep_house(site.parts.clock, core.replicas, logs, site.executor))
     await core.replicas.apply(history.image)
@@ -267,8 +284,10 @@ def _make_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
     tick = AppendTick(loop, parts.clock, server.replies)
     flusher = Flusher(loop, logs, executor)
     site.stack.push_async_callback(flusher.drain)
+    following = Following(loop, _follower_side(site, cluster, logs, flusher))
+    site.stack.push_async_callback(following.stop)
     replicas = Replicas(
-        site.node_id, logs, config_of_topic, cluster.deletions, executor, tick, flusher.flush, on_log_failure
+        site.node_id, logs, config_of_topic, cluster.deletions, executor, tick, flusher.flush, on_log_failure, following
     )
     site.stack.callback(tick.write)
     admission = Admission(loop, executor)
@@ -287,6 +306,41 @@ def _make_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
         measure_groups(site.metrics),
     )
     return Core(server, replicas, tick, admission, groups)
+
+
+def _follower_side(site: Site, cluster: Cluster, logs: LogManager, flusher: Flusher) -> FollowerSide:
+    """How this broker reaches those that lead what it follows."""
+    parts, config = site.parts, site.settings.config
+
+    def address_of(broker_id: int) -> Address | None:
+        endpoint = cluster.history.image.endpoint(broker_id, config.inter_broker_listener)
+        return None if endpoint is None else Address(endpoint.host, endpoint.port)
+
+    side = FollowerSide(site.node_id, parts.network, parts.clock, address_of, config.fetcher_settings())
+    side.flush = flusher.flush
+    side.on_failure = logs.on_log_failure
+    return side
+
+
+def _make_proposals(site: Site, cluster: Cluster, replicas: Replicas) -> Proposals:
+    """How leaders here ask for another ISR."""
+
+    async def alter(proposed: Sequence[Proposed]) -> Sequence[ErrorCode]:
+        asked = [
+            AskedIsr(one.topic_id, one.name.partition, one.leader_epoch, proposal.partition_epoch, proposal.isr)
+            for one, proposal in proposed
+        ]
+        return await alter_partitions(cluster.seat, asked)
+
+    lag_ms_max = site.settings.config.replica_lag_time_max_ms
+
+    def is_over(broker_id: int, broker_epoch: int) -> bool:
+        registered = cluster.history.image.brokers.get(broker_id)
+        return registered is None or registered.epoch > broker_epoch
+
+    proposals = Proposals(site.parts.clock, replicas.with_followers, lag_ms_max, alter, is_over)
+    replicas.on_joinable = proposals.add
+    return proposals
 
 
 # -- requests ------------------------------------------------------------------------------------------------------
@@ -313,6 +367,7 @@ def make_services(site: Site, cluster: Cluster, logs: LogManager, core: Core) ->
         fetch_sessions=FetchSessions(
             site.settings.config.max_incremental_fetch_session_cache_slots, SESSION_EVICTION_MS, parts.random
         ),
+        replica_sessions=ReplicaSessions(parts.random),
         codecs=parts.codecs,
         authorizer=parts.authorizer,
         slices=Slices(loop, parts.clock),

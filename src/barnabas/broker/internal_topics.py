@@ -3,11 +3,11 @@
 | topic | for | partitions | replicas |
 |---|---|---|---|
 | `__consumer_offsets` | groups, their offsets | `offsets.topic.num.partitions` | `offsets.topic.replication.factor` |
-| `__barnabas_group_history` | the story of the groups | 1 | the same, or as many as there are brokers |
+| `__barnabas_group_history` | the story of the groups | 1 | the same |
 
-`__consumer_offsets` is never made with fewer replicas than configured because brokers are still starting: until there
-are enough of them it does not exist, and clients are told that there is no coordinator yet. Each is made once at a
-time, however many wait for it.
+None is ever made with fewer replicas than configured because brokers are still starting: until there are enough of them
+it does not exist. Without `__consumer_offsets` clients are told that there is no coordinator yet; without the history,
+groups work and what happens to them is kept in memory. Each is made once at a time, however many wait for it.
 
 Owner: the broker's event loop. `stop` ends what is under way.
 """
@@ -105,8 +105,7 @@ class InternalTopics:
             await self._topics.create(image, name, config.offsets_topic_num_partitions, replica_count, configs)
             return
         assert name == HISTORY_TOPIC, f"{name} is no internal topic of ours"
-        count = min(replica_count, max(1, len(image.brokers)))
-        await self._topics.create(image, name, 1, count, INTERNAL_TOPIC_CONFIGS[name])
+        await self._topics.create(image, name, 1, replica_count, INTERNAL_TOPIC_CONFIGS[name])
 
     async def stop(self) -> None:
         await self._tasks.stop()

@@ -12,9 +12,12 @@ from barnabas.base import metric_table as table
 from barnabas.base.clock import Clock
 from barnabas.base.metrics import Description, Metrics, Sample
 from barnabas.broker.group_lag import GroupLags
+from barnabas.controller.seat import ControllerSeat
 from barnabas.metadata.image import INTERNAL_TOPICS
+from barnabas.metadata.znodes import NO_LEADER
 from barnabas.net.counters import NetworkCounters
 from barnabas.records import kernel
+from barnabas.replication.leader import CommittedState, FollowerLag
 from barnabas.replication.replicas import Replicas
 from barnabas.storage.compaction.cleaner import LogCleaner
 from barnabas.storage.directories.manager import LogManager
@@ -22,12 +25,20 @@ from barnabas.storage.log.log import Log
 from barnabas.storage.log.traffic import TopicTraffic
 
 
-def measure_broker(metrics: Metrics, counters: NetworkCounters, replicas: Replicas, logs: LogManager) -> None:
+def measure_broker(
+    metrics: Metrics,
+    counters: NetworkCounters,
+    replicas: Replicas,
+    logs: LogManager,
+    seat: ControllerSeat,
+    clock: Clock,
+) -> None:
     """All but the groups."""
     _measure_build(metrics)
     _measure_network(metrics, counters)
     _measure_topics(metrics, replicas)
     _measure_logs(metrics, logs)
+    _measure_replication(metrics, replicas, seat, clock)
     if logs.cleaner is not None:
         _measure_cleaner(metrics, logs.cleaner)
 
@@ -93,6 +104,44 @@ def _measure_logs(metrics: Metrics, logs: LogManager) -> None:
         table.LOG_DIRECTORY_FULL,
         lambda: [Sample((one.path,), int(one.space.refusal is not None)) for one in logs.directories.online],
     )
+
+
+def _measure_replication(metrics: Metrics, replicas: Replicas, seat: ControllerSeat, clock: Clock) -> None:
+    """Who is in sync, who lags; what the controller knows of partitions without a leader."""
+
+    def count(is_one: Callable[[CommittedState], bool]) -> Callable[[], int]:
+        return lambda: sum(is_one(partition.state) for partition in replicas.with_followers())
+
+    def is_at_minimum(state: CommittedState) -> bool:
+        return len(state.isr) == state.minimum < len(state.replicas)
+
+    metrics.reading(table.PARTITIONS_UNDER_REPLICATED, count(lambda state: len(state.isr) < len(state.replicas)))
+    metrics.reading(table.PARTITIONS_AT_MINIMUM, count(is_at_minimum))
+    metrics.reading(table.PARTITIONS_BELOW_MINIMUM, count(lambda state: len(state.isr) < state.minimum))
+    metrics.reading(table.LEADERSHIPS_BEGUN, lambda: replicas.leaderships_begun)
+    metrics.reading(table.ISR_SHRINKS, lambda: replicas.isr_shrinks)
+    metrics.reading(table.ISR_EXPANSIONS, lambda: replicas.isr_expansions)
+    metrics.reading(table.CONTROLLER_ACTIVE, lambda: int(seat.controller is not None))
+    metrics.reading(table.PARTITIONS_OFFLINE, lambda: 0 if seat.controller is None else _offline_count(seat))
+
+    def lag(value_of: Callable[[FollowerLag], float]) -> Callable[[], Iterator[Sample]]:
+        def read() -> Iterator[Sample]:
+            largest: dict[int, float] = {}
+            for partition in replicas.with_followers():
+                for one in partition.lags(clock.steady_ms()):
+                    largest[one.broker_id] = max(largest.get(one.broker_id, 0), value_of(one))
+            for broker_id, value in sorted(largest.items()):
+                yield Sample((str(broker_id),), value)
+
+        return read
+
+    metrics.readings(table.REPLICATION_LAG_RECORDS, lag(attrgetter("records")))
+    metrics.readings(table.REPLICATION_LAG_SECONDS, lag(attrgetter("seconds")))
+
+
+def _offline_count(seat: ControllerSeat) -> int:
+    topics = seat.history.image.topics.values()
+    return sum(one.leader == NO_LEADER for topic in topics for one in topic.partitions)
 
 
 def _measure_cleaner(metrics: Metrics, cleaner: LogCleaner) -> None:

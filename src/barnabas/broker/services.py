@@ -14,6 +14,7 @@ from barnabas.broker.authorizer import Authorizer, Operation, Resource
 from barnabas.broker.auto_creation import AutoCreation
 from barnabas.broker.fetch_sessions import FetchSessions
 from barnabas.broker.groups import Groups
+from barnabas.broker.replica_sessions import ReplicaSessions
 from barnabas.broker.request import Request
 from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.slices import Slices
@@ -48,6 +49,7 @@ class Services:
     admission: Admission
     """For batches that take long to check."""
     fetch_sessions: FetchSessions
+    replica_sessions: ReplicaSessions
     codecs: Codecs
     authorizer: Authorizer
     slices: Slices

@@ -25,7 +25,7 @@ from barnabas.base.settings import (
     Validator,
 )
 from barnabas.broker.setting_rules import HostAndPort, PairsWithNumber
-from barnabas.storage.setting_tables import LOG_SETTINGS, THREADS
+from barnabas.storage.setting_tables import LOG_SETTINGS, REPLICATION, THREADS
 
 BOOLEAN, INT, SHORT, LONG = SettingType.BOOLEAN, SettingType.INT, SettingType.SHORT, SettingType.LONG
 STRING, LIST, PASSWORD = SettingType.STRING, SettingType.LIST, SettingType.PASSWORD
@@ -169,6 +169,30 @@ BROKER_SETTINGS: Final = SettingTable("broker", (
             "Partitions of a topic that is created without a partition count."),
     _broker(TOPICS, "default.replication.factor", INT, 1, _AT_LEAST_1,
             "Replicas of a topic that is created without a replication factor."),
+    _broker(REPLICATION, "replica.lag.time.max.ms", LONG, 30_000, _AT_LEAST_1,
+            "A follower that has not had everything for this long is no longer in sync."),
+    _broker(REPLICATION, "replica.fetch.wait.max.ms", INT, 500, _AT_LEAST_1,
+            "How long a leader waits for records before it answers a follower; less than `replica.lag.time.max.ms`."),
+    _broker(REPLICATION, "replica.fetch.min.bytes", INT, 1, None,
+            "Accepted for Kafka's configuration files: a leader answers a follower as soon as there is anything."),
+    _broker(REPLICATION, "replica.fetch.max.bytes", INT, _MIB, _AT_LEAST_0,
+            "The most bytes of one partition in an answer to a follower; the first batch is always returned whole."),
+    _broker(REPLICATION, "replica.fetch.response.max.bytes", INT, 10 * _MIB, _AT_LEAST_0,
+            "The most bytes of an answer to a follower; the first batch is always returned whole."),
+    _broker(REPLICATION, "replica.fetch.backoff.ms", INT, 1000, _AT_LEAST_0,
+            "How long a follower waits at most before it asks again, after an error."),
+    _broker(REPLICATION, "replica.socket.timeout.ms", INT, 30_000, _AT_LEAST_1,
+            "A leader that does not answer a follower for this long, and what it may wait, is connected to again."),
+    _broker(REPLICATION, "controlled.shutdown.enable", BOOLEAN, True, None,
+            "Whether a broker that stops has others lead its partitions first."),
+    _broker(REPLICATION, "auto.leader.rebalance.enable", BOOLEAN, True, None,
+            "Whether the controller makes preferred replicas leaders again, from time to time, so that each broker "
+            "leads its share."),
+    _broker(REPLICATION, "leader.imbalance.check.interval.seconds", LONG, 300, _AT_LEAST_1,
+            "How often the controller does that."),
+    _broker(REPLICATION, "leader.imbalance.per.broker.percentage", INT, 10, None,
+            "How many of the partitions that a broker should lead may be led by others, in percent, before it leads "
+            "them again."),
     _broker(THREADS_GROUP, "background.threads", INT, 10, THREADS,
             "Threads for work that may block: creating, flushing and removing files, and reading cold data."),
     _broker(THREADS_GROUP, "num.io.threads", INT, 8, _AT_LEAST_1,
@@ -228,14 +252,12 @@ UNSUPPORTED: Final = {
     "add.partitions.to.txn.": _TRANSACTIONS,
     "alter.config.policy.": _POLICIES,
     "alter.log.dirs.": _QUOTAS,
-    "auto.leader.rebalance.enable": _BETWEEN_BROKERS,
     "broker.heartbeat.": _KRAFT,
     "broker.session.": _KRAFT,
     "client.quota.": _QUOTAS,
     "config.providers": "configuration providers",
     "connection.failed.authentication.": _TLS_AND_SASL,
     "connections.max.reauth.": _TLS_AND_SASL,
-    "controlled.shutdown.": _BETWEEN_BROKERS,
     "controller.": _KRAFT,
     "create.topic.policy.": _POLICIES,
     "delegation.token.": _TLS_AND_SASL,
@@ -249,7 +271,7 @@ UNSUPPORTED: Final = {
     "group.streams.": _GROUP_PROTOCOL,
     "initial.broker.registration.": _KRAFT,
     "kafka.metrics.": _JMX,
-    "leader.": _BETWEEN_BROKERS,
+    "leader.replication.": _BETWEEN_BROKERS,
     "max.connection.creation.rate": _QUOTAS,
     "metadata.": _KRAFT,
     "metric.reporters": _JMX,

@@ -17,11 +17,13 @@ from barnabas.base.errors import InvalidSetting
 from barnabas.base.logs import fields
 from barnabas.broker.listener_settings import inter_broker_listener, listen_address, listener_specs
 from barnabas.broker.setting_table import BROKER_SETTINGS, SERVER_SETTINGS
+from barnabas.controller.replication_rules import ReplicationRules
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.zookeeper.zookeeper_options import TlsFiles, ZooKeeperOptions
 from barnabas.net.connection import ConnectionOptions
 from barnabas.net.server import ListenerSpec, ServerOptions
 from barnabas.net.stream import ListenAddress
+from barnabas.replication.fetcher import FetcherSettings
 from barnabas.storage.setting_tables import LOG_SETTINGS
 from barnabas.storage.settings import LogConfig, LogManagerConfig, field_name
 
@@ -30,6 +32,7 @@ logger = logging.getLogger(__name__)
 DEFAULT_NODE_ID: Final = 1
 
 CONNECTION_LIMITS: Final = frozenset({"max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides"})
+_REPLICATION_RULES: Final = ("min.insync.replicas", "unclean.leader.election.enable")
 _NO_TEXTS: Final[Mapping[str, str]] = {}
 
 
@@ -61,6 +64,16 @@ class BrokerConfig:
     delete_topic_enable: bool
     num_partitions: int
     default_replication_factor: int
+    replica_lag_time_max_ms: int
+    replica_fetch_wait_max_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_backoff_ms: int
+    replica_socket_timeout_ms: int
+    controlled_shutdown_enable: bool
+    auto_leader_rebalance_enable: bool
+    leader_imbalance_check_interval_seconds: int
+    leader_imbalance_per_broker_percentage: int
     background_threads: int
     group_initial_rebalance_delay_ms: int
     group_min_session_timeout_ms: int
@@ -117,6 +130,11 @@ class BrokerConfig:
                 f"group.min.session.timeout.ms={self.group_min_session_timeout_ms} must not be more than"
                 f" group.max.session.timeout.ms={self.group_max_session_timeout_ms}"
             )
+        if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
+            raise InvalidSetting(
+                f"replica.fetch.wait.max.ms={self.replica_fetch_wait_max_ms} must not be more than"
+                f" replica.lag.time.max.ms={self.replica_lag_time_max_ms}: followers would not stay in sync"
+            )
         inter_broker_listener(self.inter_broker_listener_name, self.listeners)
         if self.zookeeper_options() is not None:
             self._check_id_in_cluster()
@@ -134,6 +152,16 @@ class BrokerConfig:
     def inter_broker_listener(self) -> str:
         """The name of the listener through which the brokers of a cluster reach each other."""
         return inter_broker_listener(self.inter_broker_listener_name, self.listeners)
+
+    def fetcher_settings(self) -> FetcherSettings:
+        """How this broker follows others."""
+        return FetcherSettings(
+            wait_ms=self.replica_fetch_wait_max_ms,
+            bytes_max=self.replica_fetch_response_max_bytes,
+            partition_bytes_max=self.replica_fetch_max_bytes,
+            backoff_seconds=self.replica_fetch_backoff_ms / 1000,
+            answer_seconds=self.replica_socket_timeout_ms / 1000,
+        )
 
     def zookeeper_options(self) -> ZooKeeperOptions | None:
         """None for a broker that keeps its metadata itself."""
@@ -226,6 +254,15 @@ class BrokerSettings:
             with suppress(InvalidSetting):
                 config = config.with_topic_settings({name: text})
         return config
+
+    def replication_rules(self, broker_id: int, image: ClusterImage, configs: Mapping[str, str]) -> ReplicationRules:
+        """What a topic with these settings asks of its replicas, as long as this broker is the controller."""
+        config = self.topic_defaults(image, broker_id)
+        for name in _REPLICATION_RULES:
+            if name in configs:
+                with suppress(InvalidSetting):  # `log_config` tells of it
+                    config = config.with_topic_settings({name: configs[name]})
+        return ReplicationRules(config.min_insync_replicas, config.unclean_leader_election_enable)
 
     def topic_defaults(self, image: ClusterImage, broker_id: int) -> LogConfig:
         """What a topic without settings has on this broker."""

@@ -4,22 +4,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from barnabas.controller.seat import ControllerSeat
-from barnabas.controller.topics import TopicPlan
 from barnabas.metadata.image import ClusterImage
 from barnabas.wire.apis import ALL_APIS, ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError
 
 _VERSION: Final = ALL_APIS[ApiKey.CREATE_TOPICS].version_max
 _TIMEOUT_SECONDS: Final = 10.0
-
-
-def check_one_replica(plan: TopicPlan) -> None:
-    """Followers do not copy records yet: more replicas would promise what nobody keeps."""
-    if any(len(one.replicas) > 1 for one in plan.assignment.partitions):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            "this version keeps one replica of each partition: the replication factor must be 1",
-        )
 
 
 class TopicCreation:
@@ -40,9 +30,7 @@ class TopicCreation:
         link = self._seat.link
         if link is None:
             topics = self._seat.require_controller().topics
-            plan = topics.plan(image, name, partition_count, replication_factor, configs)
-            check_one_replica(plan)
-            await topics.create(plan)
+            await topics.create(topics.plan(image, name, partition_count, replication_factor, configs))
             return
         topic = {
             "name": name,

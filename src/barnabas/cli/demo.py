@@ -13,6 +13,7 @@ temporary directory that is removed at the end.
 
 import asyncio
 import logging
+import os
 import re
 import signal
 import subprocess
@@ -21,7 +22,7 @@ import tempfile
 from array import array
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import uvloop
 
@@ -44,6 +45,8 @@ SILENCE_SECONDS_MAX: Final = 30.0
 START_MS: Final = 1_700_000_000_000
 PARTITION: Final = TopicPartition("demo", 0)
 _READY: Final = re.compile(r"ready on (\S+:\d+);")
+_ROW: Final = re.compile(r" *(\d+)  \S+ +(\d+)  ready$")
+"""Of the table of brokers: its id and its process."""
 
 
 class DemoFailed(Exception):  # noqa: N818
@@ -80,6 +83,7 @@ class BrokerProcess:
         self._brokers = brokers
         self._log = directory / "broker.log"
         self._process: subprocess.Popen[str] | None = None
+        self._broker_pids: dict[int, int] = {}
         self.bootstrap = "127.0.0.1:0"
 
     def start(self) -> None:
@@ -102,6 +106,17 @@ class BrokerProcess:
             self.kill()
             raise DemoFailed(f"the broker did not start: {self._log.read_text().strip()}")
         self.bootstrap = ready[1]
+        if self._brokers > 1:
+            self._read_table(self._process.stdout)
+
+    def _read_table(self, output: IO[str]) -> None:
+        output.readline()  # the names of the columns
+        rows = [_ROW.match(output.readline().rstrip()) for _ in range(self._brokers)]
+        self._broker_pids = {int(row[1]): int(row[2]) for row in rows if row is not None}
+
+    def kill_broker(self, broker_id: int) -> None:
+        """One of several, once (SIGKILL): it is started again, by the process that started it."""
+        os.kill(self._broker_pids.pop(broker_id), signal.SIGKILL)
 
     def stop(self) -> None:
         status = self._end(signal.SIGTERM)

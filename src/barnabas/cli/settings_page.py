@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from barnabas.base.settings import Setting, SettingTable, SettingType, with_unit
 from barnabas.broker.setting_table import BROKER_SETTINGS, UNSUPPORTED
-from barnabas.storage.setting_tables import LOG_SETTINGS, REPLICATION, TIERED, TOPIC_SETTINGS
+from barnabas.storage.setting_tables import LOG_SETTINGS, TIERED, TOPIC_SETTINGS
 
 _OPENING = """\
 # Settings
@@ -40,7 +40,6 @@ for all names that begin with it.
 """
 
 _GROUP_NOTES = {
-    REPLICATION: "Checked and kept for each topic, for the replicas of a cluster.",
     TIERED: "Barnabas has no tiered storage. These names are known so that a configuration which leaves"
     " them at their defaults is accepted; any other value is refused.",
 }

@@ -52,7 +52,11 @@ def create(
     replication_factor: Annotated[
         int | None,
         typer.Option(
-            "--replication-factor", "-r", metavar="COUNT", help="How many replicas each partition has.", min=1
+            "--replication-factor",
+            "-r",
+            metavar="COUNT",
+            help="How many replicas each partition has. [default: the broker's default.replication.factor]",
+            min=1,
         ),
     ] = None,
     settings: SetOption = None,
@@ -67,7 +71,7 @@ def create(
     Example: barnabas topic create orders -p 3 --set cleanup.policy=compact
     """
     from barnabas.base.uuid import uuid_text
-    from barnabas.cli.output import plural, say, say_json
+    from barnabas.cli.output import plural, remark, say, say_json
     from barnabas.client.admin import BROKER_DEFAULT, Admin
     from barnabas.wire.errors import ErrorCode, KafkaError
 
@@ -88,6 +92,8 @@ def create(
                 if not as_json:
                     say(f"topic '{name}' exists already")
                 continue
+            for warning in _warnings(created.replication_factor, created.settings, len(cluster.view.brokers)):
+                remark(f"topic '{name}': {warning}")
             if as_json:
                 say_json(
                     {
@@ -138,9 +144,10 @@ def list_topics(
 
 @app.command()
 def describe(names: Names, as_json: AsJson = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """Show partitions, offsets, sizes and settings of topics.
+    """Show partitions, replicas, offsets, sizes and settings.
 
-    Only settings that were set explicitly are shown; 'barnabas config get --all' shows the others.
+    Unsafe settings are warned about. Only settings that were set explicitly are shown; 'barnabas config get --all'
+    shows the others.
     """
     from barnabas.cli.output import say_json
 
@@ -158,7 +165,7 @@ async def _describe(cluster: "Cluster", name: str) -> dict[str, Any]:
     from barnabas.base.ids import TopicPartition
     from barnabas.base.uuid import uuid_text
     from barnabas.client.admin import Admin
-    from barnabas.client.configs import Resource, ResourceType, describe_configs
+    from barnabas.client.configs import MIN_INSYNC_REPLICAS, Resource, ResourceType, describe_configs
     from barnabas.client.offsets import end_offsets, start_offsets
 
     admin = Admin(cluster)
@@ -174,12 +181,15 @@ async def _describe(cluster: "Cluster", name: str) -> dict[str, Any]:
         for partition, size_bytes in directory.partition_bytes.items():
             sizes[partition] = max(size_bytes, sizes.get(partition, 0))
     configs = await describe_configs(cluster, Resource(ResourceType.TOPIC, name))
+    texts = {entry.name: entry.value for entry in configs}
     return {
         "topic": name,
         "id": uuid_text(topic.topic_id),
         "internal": topic.is_internal,
+        "min_in_sync": int(texts.get(MIN_INSYNC_REPLICAS) or 1),
         "settings": {entry.name: entry.value for entry in configs if _is_chosen(entry)},
-        "partitions": _partition_fields(topic, starts, ends, sizes),
+        "partitions": _partition_fields(topic, starts, ends, sizes, await admin.eligible_leaders(name)),
+        "warnings": _warnings(_replication_factor(topic), texts, len(cluster.view.brokers)),
     }
 
 
@@ -188,6 +198,7 @@ def _partition_fields(
     starts: "Mapping[TopicPartition, int]",
     ends: "Mapping[TopicPartition, int]",
     sizes: "Mapping[TopicPartition, int]",
+    eligible: Mapping[int, Sequence[int]],
 ) -> list[dict[str, Any]]:
     from barnabas.base.ids import TopicPartition
 
@@ -200,6 +211,7 @@ def _partition_fields(
                 "leader": partition.leader_id if place in ends else None,
                 "replicas": list(partition.replicas),
                 "in_sync": list(partition.in_sync_replicas),
+                "eligible": list(eligible.get(partition.index, ())),
                 "start_offset": starts.get(place),
                 "end_offset": ends.get(place),
                 "size_bytes": sizes.get(place),
@@ -209,24 +221,29 @@ def _partition_fields(
 
 
 def _say_described(described: Mapping[str, Any]) -> None:
-    from barnabas.cli.output import human_bytes, say, say_table
+    from barnabas.cli.output import human_bytes, remark, say, say_table
 
-    say(f"topic {described['topic']}, id {described['id']}")
+    say(f"topic {described['topic']}, id {described['id']}, minimum in sync {described['min_in_sync']}")
     for name, value in described["settings"].items():
         say(f"  {name}={value}")
+    has_eligible = any(partition["eligible"] for partition in described["partitions"])
     rows = [
         (
             str(partition["partition"]),
             _or_none(partition["leader"]),
             _joined(partition["replicas"]),
             _joined(partition["in_sync"]),
+            *([_joined(partition["eligible"])] if has_eligible else []),
             _or_none(partition["start_offset"]),
             _or_none(partition["end_offset"]),
             "none" if partition["size_bytes"] is None else human_bytes(partition["size_bytes"]),
         )
         for partition in described["partitions"]
     ]
-    say_table(("partition#", "leader#", "replicas", "in sync", "start#", "end#", "size#"), rows)
+    eligible = ["eligible"] if has_eligible else []
+    say_table(("partition#", "leader#", "replicas", "in sync", *eligible, "start#", "end#", "size#"), rows)
+    for warning in described["warnings"]:
+        remark(f"topic '{described['topic']}': {warning}")
 
 
 @app.command()
@@ -312,6 +329,18 @@ app.command("delete-records")(delete_records)
 
 def _replication_factor(topic: "TopicMetadata") -> int:
     return max((len(partition.replicas) for partition in topic.partitions), default=0)
+
+
+def _warnings(replicas: int, settings: Mapping[str, str | None], brokers: int) -> list[str]:
+    """What is unsafe about a topic, as far as its settings are known."""
+    from barnabas.client.configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
+    from barnabas.storage.settings import replication_warnings
+
+    minimum = settings.get(MIN_INSYNC_REPLICAS)
+    if minimum is None:
+        return []
+    is_unclean = settings.get(UNCLEAN_ELECTION) == "true"
+    return replication_warnings(replicas, int(minimum), is_unclean=is_unclean, brokers=brokers)
 
 
 def _is_chosen(entry: "ConfigEntry") -> bool:

@@ -1,6 +1,6 @@
 """`barnabas up`: a broker in the foreground, or with `--brokers` a whole cluster on this machine.
 
-The defaults suit a person who tries it: 127.0.0.1:9092, `./barnabas-data`, and for groups what one broker can do.
+The defaults suit a person who tries it: 127.0.0.1:9092, `./barnabas-data`, and replicas as the brokers allow.
 """
 
 from pathlib import Path
@@ -56,7 +56,7 @@ def up(
         from barnabas.cli.local_cluster.single_directory import will_take_in
 
         directory = (data_dir or Path(arguments.DATA_DIRECTORY)).absolute()
-        texts = common_texts(given, config, zookeeper)
+        texts = common_texts(given, config, zookeeper, brokers=brokers)
         takes_in = will_take_in(directory, is_told=take_in)
         planned = plan_brokers(directory, brokers, listen, metrics_port)
         options = ("--log-format", log_format.value, "--log-level", log_level.value)

@@ -27,6 +27,7 @@ _Result = TypeVar("_Result")
 BROKER_DEFAULT: Final = -1
 """As many partitions or replicas as the brokers' settings say."""
 _GONE_SECONDS_MAX: Final = 2.0
+_PAGE_PARTITIONS: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class CreatedTopic:
     partitions: int
     """-1 where the broker is too old to tell; so is the replication factor."""
     replication_factor: int
+    settings: Mapping[str, str | None]
+    """Its own and the defaults; none where the broker is too old to tell, or the user may not know them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,35 @@ class Admin:
             return (await self._cluster.refresh([name])).topic(name)
 
         return await self._cluster.retry(f"topic '{name}' could not be described", attempt)
+
+    async def eligible_leaders(self, name: str) -> dict[int, tuple[int, ...]]:
+        """Replicas that are not in sync and may lead without loss (KIP-966), by partition, where there are any.
+
+        Empty where the broker is too old to tell.
+        """
+        found: dict[int, tuple[int, ...]] = {}
+        cursor: Values | None = None
+
+        async def attempt() -> Values | None:
+            connection = await self._cluster.any_connection()
+            if not connection.speaks(ApiKey.DESCRIBE_TOPIC_PARTITIONS):
+                return None
+            values = {"topics": [{"name": name}], "response_partition_limit": _PAGE_PARTITIONS, "cursor": cursor}
+            reply = await connection.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, values)
+            (topic,) = reply.topics
+            raise_for(topic.error_code.value, f"topic '{name}'")
+            for one in topic.partitions:
+                if one.eligible_leader_replicas:
+                    found[one.partition_index] = tuple(one.eligible_leader_replicas)
+            following = reply.next_cursor
+            if following is None:
+                return None
+            return {"topic_name": following.topic_name, "partition_index": following.partition_index}
+
+        while True:
+            cursor = await self._cluster.retry(f"topic '{name}' could not be described", attempt)
+            if cursor is None:
+                return found
 
     async def create_topic(
         self,
@@ -243,6 +275,7 @@ def _created(reply: Message) -> CreatedTopic:
         getattr(answer, "topic_id", None) or ZERO_UUID,
         getattr(answer, "num_partitions", -1),
         getattr(answer, "replication_factor", -1),
+        {one.name: one.value for one in getattr(answer, "configs", None) or ()},
     )
 
 

@@ -19,6 +19,8 @@ from barnabas.client.errors import raise_for
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.messages import Message
 
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 _SET: Final = 0
 _UNSET: Final = 1
 _VISIBLE_SECONDS_MAX: Final = 2.0
@@ -98,6 +100,26 @@ async def describe_configs(
         return sorted((_entry(config) for config in result.configs), key=lambda entry: entry.name)
 
     return await cluster.retry(f"the settings of {resource} could not be read", attempt)
+
+
+async def minimums_in_sync(cluster: Cluster, topics: Collection[str]) -> dict[str, int]:
+    """`min.insync.replicas` of topics; those that are gone, or that the user may not look at, are left out."""
+    values = {
+        "resources": [
+            {
+                "resource_type": int(ResourceType.TOPIC),
+                "resource_name": name,
+                "configuration_keys": [MIN_INSYNC_REPLICAS],
+            }
+            for name in sorted(topics)
+        ]
+    }
+
+    async def attempt() -> dict[str, int]:
+        results = (await (await cluster.any_connection()).call(ApiKey.DESCRIBE_CONFIGS, values)).results
+        return {result.resource_name: int(config.value) for result in results for config in result.configs}
+
+    return await cluster.retry("the settings of topics could not be read", attempt) if topics else {}
 
 
 async def alter_configs(

@@ -57,13 +57,15 @@ class BrokerLink:
             if self._is_closed:
                 raise ChannelClosed(f"the connection to {self.name} was given up")
             if self._channel is None or self._channel.is_closed:
-                self._channel = await Channel.connect(
-                    self._network, self._host, self._port, timeout_seconds=_CONNECT_SECONDS
-                )
+                channel = await Channel.connect(self._network, self._host, self._port, timeout_seconds=_CONNECT_SECONDS)
+                if self._is_closed:  # meanwhile
+                    await channel.close()
+                    raise ChannelClosed(f"the connection to {self.name} was given up")
+                self._channel = channel
             return self._channel
 
     async def close(self) -> None:
+        """Whoever asks, or connects for that, is told."""
         self._is_closed = True
-        async with self._connecting:
-            if self._channel is not None:
-                await self._channel.close()
+        if self._channel is not None:
+            await self._channel.close()

@@ -15,46 +15,68 @@ Every write checks the controller's epoch. When another broker was elected, or t
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from random import Random
 from typing import Final
 
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.ids import TopicPartition
+from barnabas.controller.alterations import AlteredPartition, AskedIsr
+from barnabas.controller.balance import unbalanced_partitions
+from barnabas.controller.controller_options import DEFAULT_OPTIONS, ControllerOptions
 from barnabas.controller.controllership import Controllership
-from barnabas.controller.elections import Elections
+from barnabas.controller.elections import Choice, Elections
 from barnabas.controller.history import NEWEST_VERSION, ImageHistory
+from barnabas.controller.in_sync import led_by_preferred
+from barnabas.controller.leaders import due_states
+from barnabas.controller.log_ends import LinkTo, Unled, ask_log_ends
 from barnabas.controller.topics import TopicWriter
 from barnabas.controller.watcher import MetadataWatcher
 from barnabas.metadata.errors import SessionLost
 from barnabas.metadata.image import (
     BrokerChanged,
+    BrokerConfigsChanged,
     BrokerRemoved,
     Change,
     ClusterImage,
     PartitionsChanged,
     Topic,
     TopicChanged,
-    TopicRemoved,
+    TopicConfigsChanged,
 )
 from barnabas.metadata.store import SessionState
 from barnabas.metadata.znodes import BROKER_IDS
+from barnabas.wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 5.0
+_ASK_AGAIN_SECONDS: Final = 1.0
 
 
 class Controller:
     """Owner: the event loop of the broker that is the controller."""
 
-    def __init__(self, controllership: Controllership, history: ImageHistory, random: Random) -> None:
+    def __init__(
+        self,
+        controllership: Controllership,
+        history: ImageHistory,
+        random: Random,
+        options: ControllerOptions = DEFAULT_OPTIONS,
+        link_to: LinkTo = lambda image, broker_id: None,
+    ) -> None:
+        """`link_to` is the way to replicas that must be asked where their logs end."""
         self.controllership = controllership
         self.history = history
-        self.topics = TopicWriter(controllership, random, lambda: history.image)
+        self.topics = TopicWriter(controllership, random, lambda: history.image, options.rules_of)
         self.is_whole = asyncio.Event()
         """Set when the tree was read: the image has everything that was ever acknowledged."""
-        self._elections = Elections(controllership)
+        self._options = options
+        self._link_to = link_to
+        self._must_look = asyncio.Event()
+        """Set when logs may have to be asked who could lead."""
+        self._elections = Elections(controllership, options.rules_of)
         self._topics_due: dict[str, None] = {}
         self._brokers_due: dict[int, None] = {}
         self._is_unfinished = True
@@ -73,6 +95,7 @@ class Controller:
         watcher = MetadataWatcher(store, self.history.image, self._publish)
         await watcher.load()
         self.history.complete()
+        self._topics_due.update(dict.fromkeys(self.history.image.topics))  # its predecessor may have had other settings
         self.is_whole.set()
         self._is_due.set()
         store.add_session_listener(self._session_changed)
@@ -80,8 +103,80 @@ class Controller:
             async with asyncio.TaskGroup() as group:
                 group.create_task(watcher.run())
                 group.create_task(self._decide())
+                group.create_task(self._keep_balanced())
+                group.create_task(self._ask_logs())
         finally:
             store.remove_session_listener(self._session_changed)
+
+    async def alter_partitions(
+        self, broker_id: int, broker_epoch: int, asked: Sequence[AskedIsr]
+    ) -> list[AlteredPartition]:
+        """What leaders on a broker propose, in the order of what is asked.
+
+        STALE_BROKER_EPOCH when the broker has another registration, or none. NOT_CONTROLLER when nobody knows what was
+        written.
+        """
+        self._check_registration(broker_id, broker_epoch)
+        with _unknown_outcome():
+            return await self._elections.alter(self.history.image, broker_id, broker_epoch, asked)
+
+    async def let_stop(self, broker_id: int, broker_epoch: int) -> None:
+        """Has others lead what this broker leads, where they can; returns when the image says so. Errors as above."""
+        self._check_registration(broker_id, broker_epoch)
+        with _unknown_outcome():
+            written = await self._elections.move_off(self.history.image, broker_id)
+        if written:
+            logger.info("broker %d is about to stop: partitions that others have now: %d", broker_id, len(written))
+            await self.history.wait_for(lambda image: all(change.is_in(image) for change in written))
+
+    def _check_registration(self, broker_id: int, broker_epoch: int) -> None:
+        broker = self.history.image.brokers.get(broker_id)
+        if broker is None or broker.epoch != broker_epoch:
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has another registration than that")
+
+    async def elect_leaders(
+        self, partitions: Iterable[TopicPartition], choose: Choice
+    ) -> list[tuple[TopicPartition, AlteredPartition]]:
+        """Has somebody else lead these partitions, if the choice says so. NOT_CONTROLLER as above."""
+        with _unknown_outcome():
+            return await self._elections.elect(self.history.image, partitions, choose)
+
+    async def _ask_logs(self) -> None:
+        """Where the states name nobody who could lead, the longest of all logs does."""
+        unled: Unled = {}
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_ASK_AGAIN_SECONDS if unled else None):
+                    await self._must_look.wait()
+            self._must_look.clear()
+            image = self.history.image
+            unled = self._elections.unled(image)
+            if not unled:
+                continue
+            ends = await ask_log_ends(image, unled, self._link_to)
+            try:
+                await self._elections.elect_longest(image, ends)
+            except (SessionLost, DiskFailed) as error:
+                logger.warning("leaders are not elected until the metadata can be written: %s", error)
+
+    async def _keep_balanced(self) -> None:
+        """From time to time, preferred replicas lead again."""
+        options = self._options
+        while options.rebalance_seconds is not None:
+            await asyncio.sleep(options.rebalance_seconds)
+            unbalanced = unbalanced_partitions(self.history.image, options.imbalance_percent_max)
+            try:
+                answers = await self._elections.elect(self.history.image, unbalanced, led_by_preferred)
+            except (SessionLost, DiskFailed) as error:
+                logger.warning("leaders are not balanced until the metadata can be written: %s", error)
+                continue
+            moved = sum(answer.error_code is ErrorCode.NONE for _, answer in answers)
+            if moved:
+                logger.info("partitions that are led by their preferred replicas again: %d", moved)
+
+    def has_due_states(self) -> bool:
+        """Whether the image is not yet as this controller wants it."""
+        return next(due_states(self.history.image, self._options.rules_of, self.controllership.epoch), None) is not None
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED:
@@ -99,17 +194,16 @@ class Controller:
 
     def _publish(self, image: ClusterImage, changes: Sequence[Change]) -> None:
         """The image is the next one now; what follows from it is decided soon."""
-        removed = [self.history.image.topics.get(one.name) for one in changes if isinstance(one, TopicRemoved)]
-        self._elections.forget(
-            TopicPartition(topic.name, one.index) for topic in removed if topic is not None for one in topic.partitions
-        )
+        self._elections.follow(self.history.image, image)
         self.history.publish(image, changes)
         for change in changes:
             match change:
                 case TopicChanged(topic):
                     self._topics_due[topic.name] = None
-                case PartitionsChanged(name=name):
+                case PartitionsChanged(name=name) | TopicConfigsChanged(name=name):
                     self._topics_due[name] = None
+                case BrokerConfigsChanged():
+                    self._topics_due.update(dict.fromkeys(image.topics))
                 case BrokerChanged(broker):
                     self._brokers_due[broker.id] = None
                 case BrokerRemoved(broker_id):
@@ -129,6 +223,7 @@ class Controller:
                 if self.problem is not None:
                     logger.info("leaders are elected again: records can be produced")
                 self.problem = None
+                self._must_look.set()
             except (SessionLost, DiskFailed) as error:  # what is due is tried again when it is connected
                 self._say(error)
                 asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._is_due.set)
@@ -154,3 +249,12 @@ class Controller:
                 self._topics_due = {**topics, **self._topics_due}
                 self._brokers_due = {**brokers, **self._brokers_due}
                 raise
+
+
+@contextmanager
+def _unknown_outcome() -> Iterator[None]:
+    """Whoever asked is told nothing that could be wrong."""
+    try:
+        yield
+    except (SessionLost, DiskFailed) as error:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, f"it is not known what was written: {error}") from error

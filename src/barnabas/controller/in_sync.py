@@ -21,7 +21,7 @@ those the one with the largest (last epoch, end) leads. Records may be lost then
 These are rules 1 to 6 and 8 of the cluster's design; `tests/model` searches for histories that break them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias
 
@@ -139,7 +139,8 @@ def elected(
             return Election(one, settled)
     for one in in_order:
         if one in settled.elr:
-            others = {other: epoch for other, epoch in settled.elr.items() if other != one}
+            is_enough = minimum_of(partition) == 1  # it acknowledges alone: from now on the others may lack records
+            others = {} if is_enough else {other: epoch for other, epoch in settled.elr.items() if other != one}
             return Election(one, Settled({one: settled.elr[one]}, others))
     if not settled.elr:
         last = _longest(partition, registered, ends or {})
@@ -148,7 +149,7 @@ def elected(
     if is_unclean_allowed and in_order:
         first = in_order[0]
         return Election(first, Settled({first: registered[first].epoch}, {}), is_unclean=True)
-    return Election(NO_LEADER, settled, must_ask=not settled.elr)
+    return Election(NO_LEADER, settled, must_ask=not settled.elr and bool(partition.replicas))
 
 
 def _longest(partition: Partition, registered: Registered, ends: Mapping[int, LogEnd]) -> int | None:
@@ -159,7 +160,7 @@ def _longest(partition: Partition, registered: Registered, ends: Mapping[int, Lo
     for one in partition.replicas:
         if one not in ends or one not in registered or ends[one].broker_epoch != registered[one].epoch:
             return None
-    return max(partition.replicas, key=lambda one: (ends[one].last_epoch, ends[one].end_offset))
+    return max(partition.replicas, key=lambda one: (ends[one].last_epoch, ends[one].end_offset), default=None)
 
 
 def next_state(
@@ -189,6 +190,59 @@ def next_state(
         controller_epoch,
         is_recovering=election.is_unclean,
     )
+
+
+def led_by_preferred(partition: Partition, registered: Registered, controller_epoch: int) -> PartitionState | ErrorCode:
+    """The state in which the first replica leads, or why that is not to be written."""
+    preferred = partition.replicas[0] if partition.replicas else NO_LEADER
+    settled = settle(partition, registered)
+    if preferred == partition.leader and is_led(partition, registered):
+        return ErrorCode.ELECTION_NOT_NEEDED
+    if preferred not in settled.isr:
+        return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    next_epoch = partition.leader_epoch + 1
+    return _state(partition, preferred, next_epoch, settled, controller_epoch, is_recovering=False)
+
+
+def led_by_longest(
+    partition: Partition, registered: Registered, controller_epoch: int, *, ends: Mapping[int, LogEnd]
+) -> PartitionState | ErrorCode:
+    """The state in which the replica with the longest log leads a partition that nobody could lead; or why not."""
+    if is_led(partition, registered):
+        return ErrorCode.ELECTION_NOT_NEEDED
+    state = next_state(partition, registered, controller_epoch, ends=ends)
+    if state is None or state.leader == NO_LEADER:
+        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    return state
+
+
+def led_by_anybody(partition: Partition, registered: Registered, controller_epoch: int) -> PartitionState | ErrorCode:
+    """The state in which some replica leads a partition that nobody leads, whatever it may lack; or why not."""
+    if is_led(partition, registered):
+        return ErrorCode.ELECTION_NOT_NEEDED
+    state = next_state(partition, registered, controller_epoch, is_unclean_allowed=True)
+    if state is None or state.leader == NO_LEADER:
+        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    return state
+
+
+def without_broker(
+    partition: Partition, broker_id: int, registered: Registered, leaders: Container[int], controller_epoch: int
+) -> PartitionState | None:
+    """The state in which a broker that stops is not in sync any more, and one of `leaders` leads what it led.
+
+    None when the broker is not in sync anyway, or nobody else could lead.
+    """
+    if broker_id not in partition.isr or not is_led(partition, registered):
+        return None
+    settled = settle(partition, {one: broker for one, broker in registered.items() if one != broker_id})
+    if partition.leader != broker_id:
+        return _state(partition, partition.leader, partition.leader_epoch, settled, controller_epoch)
+    for one in partition.replicas:
+        if one in settled.isr and one in leaders:
+            next_epoch = partition.leader_epoch + 1
+            return _state(partition, one, next_epoch, settled, controller_epoch, is_recovering=False)
+    return None
 
 
 def _state(
@@ -263,10 +317,14 @@ def altered(
 
 
 def with_minimum(partition: Partition, minimum: int, controller_epoch: int) -> PartitionState | None:
-    """`min.insync.replicas` was changed: None when the state has it. A lower one empties the eligible."""
+    """`min.insync.replicas` was changed: None when the state has it.
+
+    A lower one empties the eligible, unless nobody is in sync: then nothing can be acknowledged that they lack.
+    """
     if partition.min_insync_replicas == minimum:
         return None
     before, after = minimum_of(partition), min(minimum, len(partition.replicas))
-    settled = Settled(isr_of(partition), {} if after < before else elr_of(partition))
+    isr = isr_of(partition)
+    settled = Settled(isr, {} if isr and after < before else elr_of(partition))
     state = _state(partition, partition.leader, partition.leader_epoch, settled, controller_epoch)
     return replace(state, min_insync_replicas=minimum)

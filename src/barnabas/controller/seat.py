@@ -13,7 +13,7 @@ still followed: the controller may be reachable though ZooKeeper is not.
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
@@ -23,12 +23,13 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.tasks import Tasks
 from barnabas.controller.broker_link import BrokerLink
 from barnabas.controller.controller import Controller
+from barnabas.controller.controller_options import DEFAULT_OPTIONS, ControllerOptions
 from barnabas.controller.controllership import Controllership, claim_controller
 from barnabas.controller.following import POLL_SECONDS, fetch_image
 from barnabas.controller.history import NEWEST_VERSION, NOWHERE, ImageHistory
 from barnabas.controller.image_answers import ImageAnswers
 from barnabas.metadata.errors import CorruptNode, NoNode, SessionLost
-from barnabas.metadata.image import RegisteredBroker
+from barnabas.metadata.image import ClusterImage, RegisteredBroker
 from barnabas.metadata.store import MetadataStore, SessionState
 from barnabas.metadata.znodes import BARNABAS, BROKER_IDS, CONTROLLER, BrokerRegistration, ControllerNode, Endpoint
 from barnabas.net.errors import NetworkFailed
@@ -61,6 +62,7 @@ class ControllerSeat:
         listener: str,
         clock: Clock,
         random: Random,
+        options: ControllerOptions = DEFAULT_OPTIONS,
     ) -> None:
         """`listener` is the one by which brokers find each other."""
         self.broker_id = broker_id
@@ -73,6 +75,8 @@ class ControllerSeat:
         """Of this broker, while it is the controller."""
         self.link: BrokerLink | None = None
         """To the broker that is the controller, while this one follows it."""
+        self.control_link: BrokerLink | None = None
+        """The same, for what brokers ask for themselves: it never waits for the answer to a client's request."""
         self.trouble = asyncio.Event()
         """Set when the controller here could not write leaders down."""
         self.on_problem: Callable[[BarnabasError], None] = lambda problem: None
@@ -81,6 +85,7 @@ class ControllerSeat:
         self._listener = listener
         self._clock = clock
         self._random = random
+        self._options = options
         self._client_id = f"broker-{broker_id}"
         self._image_version = 0
         """Of the link."""
@@ -158,7 +163,7 @@ class ControllerSeat:
         is_alone = len(self.history.image.brokers) <= 1
         level = logging.DEBUG if is_alone else logging.INFO
         logger.log(level, "broker %d is the controller, in epoch %d", self.broker_id, controllership.epoch)
-        controller = Controller(controllership, self.history, self._random)
+        controller = Controller(controllership, self.history, self._random, self._options, self._link_to)
         controller.on_problem = self._say
         answers = ImageAnswers(controller)
         self.controller, self.answers = controller, answers
@@ -174,6 +179,10 @@ class ControllerSeat:
             answers.close()
             self.controller = self.answers = None
             self._change()
+
+    def _link_to(self, image: ClusterImage, broker_id: int) -> BrokerLink | None:
+        endpoint = image.endpoint(broker_id, self._listener)
+        return None if endpoint is None else BrokerLink(self._network, endpoint.host, endpoint.port, self._client_id)
 
     def _say(self, problem: BarnabasError) -> None:
         self.trouble.set()
@@ -196,18 +205,20 @@ class ControllerSeat:
     async def _follow_link(self, store: MetadataStore, controller_id: int) -> None:
         endpoint, version = await self._endpoint_of(store, controller_id)
         self._image_version = version
-        images = BrokerLink(self._network, endpoint.host, endpoint.port, self._client_id)
-        calls = BrokerLink(self._network, endpoint.host, endpoint.port, self._client_id)
-        self.link = calls
+        images, calls, control = (
+            BrokerLink(self._network, endpoint.host, endpoint.port, self._client_id) for _ in range(3)
+        )
+        self.link, self.control_link = calls, control
         self._change()
-        try:
-            while True:
-                await fetch_image(images, version, self.history, self.broker_id, self.broker_epoch, POLL_SECONDS)
-        finally:
-            self.link = None
-            self._change()
-            await images.close()
-            await calls.close()
+        async with AsyncExitStack() as stack:  # closes all of them, even when it is cancelled once more meanwhile
+            for link in (images, calls, control):
+                stack.push_async_callback(link.close)
+            try:
+                while True:
+                    await fetch_image(images, version, self.history, self.broker_id, self.broker_epoch, POLL_SECONDS)
+            finally:
+                self.link = self.control_link = None
+                self._change()
 
     async def catch_up(self) -> None:
         """Has the image as far as the controller has it now."""

@@ -10,7 +10,7 @@ a `multi` of ZooKeeper has to fit into 1 MiB):
 The id of a deleted topic is remembered as long as brokers may have files of it (`barnabas.metadata.deletions`).
 
 `finish_interrupted` completes both after a crash. The leader of a new partition is its first replica, in epoch 0, and
-all replicas are in sync: they are equally empty.
+all replicas that are registered are in sync: they are equally empty.
 
 Mistakes of the caller raise `KafkaError`. The caller checks configs before passing them in.
 """
@@ -27,6 +27,7 @@ from barnabas.base.texts import shortened
 from barnabas.base.uuid import new_uuid
 from barnabas.controller.controllership import Controllership
 from barnabas.controller.placement import Replicas, assigned_replicas, check_count, place_replicas
+from barnabas.controller.replication_rules import RulesOf, default_rules
 from barnabas.metadata.deletions import DeletedTopic
 from barnabas.metadata.errors import BadVersion, NodeExists, NoNode, NotEmpty
 from barnabas.metadata.image import ClusterImage
@@ -63,10 +64,12 @@ class TopicWriter:
         controllership: Controllership,
         source: random.Random,
         current_image: Callable[[], ClusterImage] = ClusterImage,
+        rules_of: RulesOf = default_rules,
     ) -> None:
         """`current_image` tells by which registrations the replicas of a new partition are in sync."""
         self._controllership = controllership
         self._current_image = current_image
+        self._rules_of = rules_of
         self._store: MetadataStore = controllership.store
         self._random = source
         self._alike: tuple[ClusterImage, dict[str, str]] = ClusterImage(), {}
@@ -124,7 +127,7 @@ class TopicWriter:
         topic = plan.assignment
         partitions_path = TopicAssignment.partitions_path_of(topic.topic)
         await asyncio.sleep(0)  # planning may have taken as long as one turn of the event loop should
-        groups = self._new_states(topic, 0)
+        groups = self._new_states(topic, 0, plan.configs)
         first, data = next(groups), topic.encode()
         for _ in range(_ATTEMPTS_MAX):
             if await self._store.exists(topic.path) is not None:
@@ -173,7 +176,7 @@ class TopicWriter:
             if validate_only:
                 return grown
             await asyncio.sleep(0)  # planning may have taken as long as one turn of the event loop should
-            groups = self._new_states(grown, len(topic.partitions))
+            groups = self._new_states(grown, len(topic.partitions), self._current_image().configs_of_topic(name))
             try:
                 await self._controllership.multi([SetData(topic.path, grown.encode(), version), *next(groups)])
             except (BadVersion, NoNode):
@@ -197,15 +200,15 @@ class TopicWriter:
             if looked_at % _LOOKED_AT_TOGETHER == 0:
                 await asyncio.sleep(0)
             if one.partition_epoch < 0 and await self._store.exists(PartitionState.path_of(name, one.index)) is None:
-                await self._add_state(TopicPartition(name, one.index), one.replicas)
+                await self._add_state(TopicPartition(name, one.index), one.replicas, image.configs_of_topic(name))
 
-    async def _add_state(self, partition: TopicPartition, replicas: Replicas) -> None:
+    async def _add_state(self, partition: TopicPartition, replicas: Replicas, configs: Mapping[str, str]) -> None:
         state_path = PartitionState.path_of(*partition)
         missing = [state_path]
         while await self._store.exists(parent_of(missing[-1])) is None:
             missing.append(parent_of(missing[-1]))
         folders = [Create(path) for path in reversed(missing[1:])]
-        await self._controllership.multi([*folders, Create(state_path, self._new_state(replicas).encode())])
+        await self._controllership.multi([*folders, Create(state_path, self._new_state(replicas, configs).encode())])
 
     async def _delete(self, topic: TopicAssignment, version: int) -> None:
         marker = delete_topic_path(topic.topic)
@@ -252,7 +255,9 @@ class TopicWriter:
         """Overwrites what an earlier topic of this name may have left."""
         return Create(path, data) if await self._store.exists(path) is None else SetData(path, data)
 
-    def _new_states(self, topic: TopicAssignment, first_partition: int) -> Iterator[list[Operation]]:
+    def _new_states(
+        self, topic: TopicAssignment, first_partition: int, configs: Mapping[str, str]
+    ) -> Iterator[list[Operation]]:
         """The nodes of new partitions, in groups that fit into a `multi`; at least one group."""
         alike: dict[Replicas, bytes] = {}
         for indexes in _together(range(first_partition, len(topic.partitions))):
@@ -260,16 +265,24 @@ class TopicWriter:
             for index in indexes:
                 replicas = topic.partitions[index].replicas
                 if replicas not in alike:
-                    alike[replicas] = self._new_state(replicas).encode()
+                    alike[replicas] = self._new_state(replicas, configs).encode()
                 path = PartitionState.path_of(topic.topic, index)
                 operations.append(Create(parent_of(path)))
                 operations.append(Create(path, alike[replicas]))
             yield operations
 
-    def _new_state(self, replicas: Replicas) -> PartitionState:
-        brokers = self._current_image().brokers
-        epochs = tuple([brokers[one].epoch for one in replicas]) if all(one in brokers for one in replicas) else ()
-        return PartitionState(replicas[0], 0, replicas, self._controllership.epoch, isr_epochs=epochs)
+    def _new_state(self, replicas: Replicas, configs: Mapping[str, str]) -> PartitionState:
+        """Of a topic with these configs. A broker that is gone since the replicas were placed is not in sync."""
+        image = self._current_image()
+        isr = tuple([one for one in replicas if one in image.brokers])
+        return PartitionState(
+            isr[0] if isr else replicas[0],
+            0,
+            isr or replicas,
+            self._controllership.epoch,
+            isr_epochs=tuple([image.brokers[one].epoch for one in isr]),
+            min_insync_replicas=self._rules_of(image, configs).min_insync_replicas,
+        )
 
 
 def alike_name(name: str) -> str:

@@ -8,24 +8,26 @@ store has. The rules of `barnabas.metadata.rebuild` hold, and besides:
 | a topic that the store does not have | a new one, with its id |
 | a partition of a topic that the store has with the same id | added to it, with the next leader epoch |
 | a partition that the store has on this broker | left as it is; its leader epoch is raised to that of the log |
+| a partition on several brokers | replicas: the controller asks them all, and the longest log leads |
 | a partition that was not found, though later ones of its topic were | offline, with no replica, until it is found |
 | a stray log | as if it were not set aside, where nothing contradicts; else it stays stray |
 | a log of a topic that the store records as deleted | nothing: its broker will remove it |
 
-Where the directories contradict each other, nothing is guessed: a topic with two ids needs a choice (`chosen_ids`), a
-partition on two brokers is refused.
+Where the directories contradict each other, nothing is guessed: a topic with two ids needs a choice (`chosen_ids`). A
+replica that turns up when the others are led already is refused: it may have what they cut off.
 """
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from barnabas.base.ids import NO_EPOCH, TimestampMs, TopicPartition
 from barnabas.base.uuid import new_uuid, uuid_text
 from barnabas.base.wording import first_few
 from barnabas.metadata.rebuild import (
+    NO_CONTROLLER_EPOCH,
     CannotRebuild,
     FoundLogs,
     FoundPartition,
@@ -141,6 +143,10 @@ class _Holder:
 
     def __str__(self) -> str:
         return f"{self.found.path} (broker {self.node_id}, newest leader epoch {self.found.leader_epoch})"
+
+
+_Places: TypeAlias = dict[int, dict[int, _Holder]]
+"""Who has which partition: by its number, by broker."""
 
 
 def plan_cluster_rebuild(
@@ -259,38 +265,42 @@ class _TopicPlanning:
             "but not served"
         )
 
-    def place(self, topic_id: UUID, served: Sequence[_Holder], aside: Sequence[_Holder]) -> dict[int, _Holder]:
+    def place(self, topic_id: UUID, served: Sequence[_Holder], aside: Sequence[_Holder]) -> _Places:
         """Who has which partition. Notes what is left out."""
-        places: dict[int, _Holder] = {}
+        places: _Places = {}
         for one in served:
             if one.found.topic_id not in (None, topic_id):
                 self.plan.left_out.append(one.found.path)
                 continue
-            index = one.found.name.partition
-            if index in places:
-                raise CannotRebuild(
-                    f"{one.found.name} is both in {places[index]} and in {one}; look into them with 'barnabas log "
-                    "dump', and move the one that is not wanted elsewhere"
-                )
-            self._require_unassigned(one)
-            places[index] = one
+            self._require_place(one)
+            places.setdefault(one.found.name.partition, {})[one.node_id] = one
+        served_places = frozenset(places)
         for one in aside:
             index = one.found.name.partition
-            is_free = index not in places and self._assigned(index) in ((), (one.node_id,))
+            is_taken = index in served_places or one.node_id in places.get(index, {})
+            is_free = not is_taken and (not self._assigned(index) or one.node_id in self._assigned(index))
             if one.found.topic_id == topic_id and is_free:
-                places[index] = one
+                places.setdefault(index, {})[one.node_id] = one
                 self.plan.revived.append(one.found.path)
             else:
                 self.plan.strays.append(one.found.path)
         return places
 
-    def _require_unassigned(self, one: _Holder) -> None:
-        replicas = self._assigned(one.found.name.partition)
-        if replicas and one.node_id not in replicas:
+    def _require_place(self, one: _Holder) -> None:
+        index = one.found.name.partition
+        replicas, state = self._assigned(index), self._state(index)
+        was_led = state is not None and state.controller_epoch != NO_CONTROLLER_EPOCH
+        if replicas and one.node_id not in replicas and was_led:
             raise CannotRebuild(
-                f"{one.found.name} is in {one}, but the metadata store has it on broker {first_few(replicas)}; look "
-                "into both with 'barnabas log dump', and move the one that is not wanted elsewhere"
+                f"{one.found.name} is in {one}, but the metadata store has it on broker {first_few(replicas)}, and it "
+                "was led there since; look into both with 'barnabas log dump', and move the one that is not wanted "
+                "elsewhere"
             )
+
+    def _state(self, index: int) -> PartitionState | None:
+        """Of the partition in the store."""
+        known = None if self.present is None else self.present.states.get(index)
+        return None if known is None else known[0]
 
     def _assigned(self, index: int) -> tuple[int, ...]:
         """Who has the partition for the store."""
@@ -298,9 +308,7 @@ class _TopicPlanning:
             return ()
         return self.present.assignment.partitions[index].replicas
 
-    def change(
-        self, topic_id: UUID, places: Mapping[int, _Holder], spare: Sequence[int], *, was_compacted: bool
-    ) -> TopicChange:
+    def change(self, topic_id: UUID, places: _Places, spare: Sequence[int], *, was_compacted: bool) -> TopicChange:
         """`spare` are the brokers on which partitions that nobody has are created."""
         present_count = 0 if self.present is None else len(self.present.assignment.partitions)
         count = max([present_count, *(index + 1 for index in places)])
@@ -309,7 +317,7 @@ class _TopicPlanning:
         for index in range(count):
             replicas, epoch = self._assigned(index), self._epoch(index, places)
             if index in places:
-                replicas = replicas or (places[index].node_id,)
+                replicas = _with_holders(replicas, places[index], index)
             elif not replicas and spare:
                 replicas = (spare[index % len(spare)],)
                 self.plan.emptied.append(TopicPartition(self.name, index))
@@ -324,11 +332,11 @@ class _TopicPlanning:
             return self._new(topic, len(places))
         return self._changed(topic, self.present, len(places))
 
-    def _epoch(self, index: int, places: Mapping[int, _Holder]) -> int:
-        """At least that of the log, which the leader's next one is above; of a new state one more."""
-        state = None if self.present is None else self.present.states.get(index)
-        in_log = places[index].found.leader_epoch if index in places else NO_EPOCH
-        return state[0].leader_epoch if state is not None and state[0].leader_epoch >= in_log else in_log + 1
+    def _epoch(self, index: int, places: _Places) -> int:
+        """At least that of the logs, which the leader's next one is above; of a new state one more."""
+        state, holders = self._state(index), places.get(index, {}).values()
+        in_logs = max([one.found.leader_epoch for one in holders], default=NO_EPOCH)
+        return state.leader_epoch if state is not None and state.leader_epoch >= in_logs else in_logs + 1
 
     def _new(self, topic: RebuiltTopic, found: int) -> TopicChange:
         creates = list(topic.creates())
@@ -347,18 +355,18 @@ class _TopicPlanning:
         added = raised = 0
         for index, partition in enumerate(topic.partitions):
             known = present.states.get(index)
-            was_assigned = bool(self._assigned(index))
-            added += not was_assigned and bool(partition.replicas)
+            has_new_replicas = partition.replicas != self._assigned(index)
+            added += has_new_replicas
             if index == len(replicas):
                 replicas.append(ReplicaAssignment(partition.replicas))
-            elif not was_assigned:
+            elif has_new_replicas:
                 replicas[index] = ReplicaAssignment(partition.replicas)
             if known is None:
                 operations += topic.partition_creates(index)
                 continue
             state, version = known
             path = PartitionState.path_of(self.name, index)
-            if not was_assigned and partition.replicas:
+            if has_new_replicas:
                 operations.append(SetData(path, partition.state.encode(), version))
             elif state.leader_epoch < partition.leader_epoch:
                 raised += 1
@@ -368,6 +376,13 @@ class _TopicPlanning:
         if assignment != present.assignment:  # last: a partition is one when it has a state
             operations.append(SetData(assignment.path, assignment.encode(), present.version))
         return TopicChange(topic, is_new=False, found=found, added=added, raised=raised, operations=operations)
+
+
+def _with_holders(replicas: tuple[int, ...], holders: Collection[int], index: int) -> tuple[int, ...]:
+    """Those that the store has, and those that were found. First leaders of a topic go round its brokers."""
+    others = sorted(one for one in holders if one not in replicas)
+    first = 0 if replicas else index % len(others)
+    return (*replicas, *others[first:], *others[:first])
 
 
 def _known(topic_id: UUID | None) -> UUID:

@@ -125,20 +125,6 @@ class Partition(NamedTuple):
         place = self.isr.index(broker_id)
         return place < len(self.isr_epochs) and self.isr_epochs[place] == broker_epoch
 
-    def led_by(self, leader: int, controller_epoch: int, isr_epochs: tuple[int, ...]) -> PartitionState:
-        """The state of its next leadership."""
-        return PartitionState(
-            leader,
-            self.leader_epoch + 1,
-            self.isr,
-            controller_epoch,
-            is_recovering=self.is_recovering,
-            isr_epochs=isr_epochs,
-            elr=self.elr,
-            elr_epochs=self.elr_epochs,
-            min_insync_replicas=self.min_insync_replicas,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Topic:

@@ -110,6 +110,8 @@ class ClusterReader:
             for path in together:
                 due.add(path)
         changes: list[Change] = []
+        if TOPICS in due.lists:  # a new topic comes with its configs: the watch of these may fire later
+            due.lists.add(CONFIG_TOPICS)
         if due.controller:
             changes.append(await self._read_controller())
         if due.has(BROKER_IDS):

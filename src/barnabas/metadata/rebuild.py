@@ -83,6 +83,10 @@ class FoundLogs:
     """What was set aside because the metadata did not have it."""
 
 
+NO_CONTROLLER_EPOCH: Final = 0
+"""In a state that no controller has written: nobody has led the partition since it was rebuilt."""
+
+
 @dataclass(frozen=True, slots=True)
 class RebuiltPartition:
     replicas: tuple[int, ...]
@@ -91,8 +95,10 @@ class RebuiltPartition:
 
     @property
     def state(self) -> PartitionState:
-        leader = self.replicas[0] if self.replicas else NO_LEADER
-        return PartitionState(leader, self.leader_epoch, self.replicas, controller_epoch=0)
+        """Of several replicas nobody knows who has everything: the controller asks them, and the longest log leads."""
+        if len(self.replicas) == 1:
+            return PartitionState(self.replicas[0], self.leader_epoch, self.replicas, NO_CONTROLLER_EPOCH)
+        return PartitionState(NO_LEADER, self.leader_epoch, (), NO_CONTROLLER_EPOCH)
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,7 +218,8 @@ class Server:
         for connection in list(self._connections):
             connection.finish()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._all_lost.wait(), grace_seconds)
+            async with asyncio.timeout(grace_seconds):
+                await self._all_lost.wait()
         if self._connections:
             _LOG.warning("closing connections that did not finish in %g s: %d", grace_seconds, len(self._connections))
             for connection in list(self._connections):

@@ -26,9 +26,9 @@ epoch that does not diverge proves anything.
 These are rules 7 to 9 of the cluster's design; `tests/model` searches for histories that break them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.base.ids import LeaderEpoch, Offset, SteadyMs
 
@@ -106,6 +106,14 @@ class Follower:
         self.leader_end_offset = leader_end_offset
 
 
+class FollowerLag(NamedTuple):
+    """How far a follower is behind."""
+
+    broker_id: int
+    records: int
+    seconds: float
+
+
 @dataclass(slots=True)
 class _Sent:
     """A proposal on its way."""
@@ -163,15 +171,32 @@ class LeaderState:
         """Whether what the leader has is committed by that."""
         return self.has_enough and self.maximal_isr == {self.broker_id}
 
+    def is_deleted_before(self, offset: Offset) -> bool:
+        """Whether every follower that is in sync has deleted what is before this offset."""
+        others = [self.followers[one] for one in self.state.isr if one != self.broker_id]
+        return all(one.log_start_offset >= offset for one in others)
+
     @property
     def has_proposal(self) -> bool:
         """Whether one is on its way: there is no other before it is answered."""
         return self._sent is not None
 
+    @property
+    def has_joinable(self) -> bool:
+        """Whether a follower could be proposed now that is not in sync."""
+        return not self.has_proposal and any(map(self.may_join, self.followers))
+
     # -- events --------------------------------------------------------------------------------------------------
 
-    def written(self, end_offset: Offset) -> bool:
-        """The leader has everything below `end_offset` as the topic asks for it."""
+    def written(self, end_offset: Offset, now_ms: SteadyMs) -> bool:
+        """The leader has everything below `end_offset` as the topic asks for it.
+
+        A follower that had everything until now has time to get this from now on, however long nothing came.
+        """
+        if end_offset > self.own_end:
+            for follower in self.followers.values():
+                if follower.end_offset >= self.own_end:
+                    follower.caught_up_ms = max(follower.caught_up_ms, now_ms)
         self.own_end = end_offset
         return self._advance()
 
@@ -216,8 +241,24 @@ class LeaderState:
         follower = self.followers[broker_id]
         return follower.end_offset < self.own_end and now_ms - follower.caught_up_ms > lag_ms_max
 
-    def due_proposal(self, now_ms: SteadyMs, lag_ms_max: int) -> Proposal | None:
-        """Another ISR than there is, if there should be one: to be sent now. One at a time."""
+    def lag_of_each(self, now_ms: SteadyMs) -> list[FollowerLag]:
+        """One that has proved nothing in this epoch is behind by the whole log."""
+        lags = []
+        for broker_id, follower in self.followers.items():
+            records = self.own_end - max(0, follower.end_offset)
+            lags.append(
+                FollowerLag(broker_id, records, (now_ms - follower.caught_up_ms) / 1000 if records > 0 else 0.0)
+            )
+        return lags
+
+    def due_proposal(
+        self, now_ms: SteadyMs, lag_ms_max: int, is_over: Callable[[int, int], bool] = lambda broker_id, epoch: False
+    ) -> Proposal | None:
+        """Another ISR than there is, if there should be one: to be sent now. One at a time.
+
+        `is_over` says of a broker and its epoch that this registration is known to have ended: nobody is proposed in
+        vain, because that would be refused, and those with it who could join.
+        """
         if self._sent is not None:
             return None
         isr = {
@@ -225,7 +266,11 @@ class LeaderState:
             for one, epoch in self.state.isr.items()
             if one == self.broker_id or (one in self.followers and not self.lags(one, now_ms, lag_ms_max))
         }
-        joining = [one for one in self.followers if self.may_join(one) and not self.lags(one, now_ms, lag_ms_max)]
+        joining = [
+            one
+            for one, follower in self.followers.items()
+            if self.may_join(one) and not self.lags(one, now_ms, lag_ms_max) and not is_over(one, follower.broker_epoch)
+        ]
         isr.update((one, self.followers[one].broker_epoch) for one in joining if one not in self._doubtful)
         if isr == self.state.isr and not self._doubtful:
             return None
@@ -237,6 +282,10 @@ class LeaderState:
         assert self.broker_id in isr, "a leader is in sync"
         self._sent = _Sent(Proposal(self.state.partition_epoch, dict(isr)))
         return self._sent.proposal
+
+    def is_sent(self, proposal: Proposal) -> bool:
+        """Whether it is the one on its way."""
+        return self._sent is not None and self._sent.proposal is proposal
 
     def sent_again(self, proposal: Proposal) -> None:
         """Nobody knows what became of the copy before."""

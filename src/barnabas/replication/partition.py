@@ -26,36 +26,27 @@ Owner: the broker's event loop.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from operator import attrgetter
-from typing import Final
 from uuid import UUID
 
 from barnabas.base.buffers import Buffer
 from barnabas.base.errors import BarnabasError, DiskFailed
-from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset, SteadyMs, TimestampMs, TopicPartition
-from barnabas.replication.leader import CommittedState, Grant, LeaderState
+from barnabas.base.ids import NO_EPOCH, LeaderEpoch, Offset, SteadyMs, TopicPartition
+from barnabas.replication.leader import CommittedState, Fetched, FollowerLag, Grant, LeaderState, Proposal
+from barnabas.replication.partition_reading import PartitionReading
 from barnabas.replication.tick import AppendTick
 from barnabas.replication.waiting import ALL_ACKS, FOREVER, Waiters, WhenCommitted
-from barnabas.storage.log.epochs import UNKNOWN_END, EpochEnd
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.staging import Appended
 from barnabas.storage.log.validate import AcceptedBatch, BatchCheck
 from barnabas.storage.producers.producer_state import Origin, ProducerState
-from barnabas.storage.segment.batch_search import BatchSearch, search_batch
-from barnabas.storage.segment.slices import FileSlice
-from barnabas.storage.segment.timestamp_lookup import TimestampLookup
-from barnabas.storage.segment.transaction_index import AbortedTransaction as StoredAborted
 from barnabas.storage.settings import LogConfig
 from barnabas.wire.errors import ErrorCode, KafkaError
-from barnabas.wire.fetch import AbortedTransaction, FetchResult
-
-_WRITTEN_BYTES_MAX: Final = 16 << 10
-"""More than this is better sent from the file than copied."""
 
 
-class Partition:
+class Partition(PartitionReading):
     __slots__ = (
         "_deadline",
         "_flush",
@@ -67,8 +58,10 @@ class Partition:
         "_is_staged",
         "_log",
         "_on_failure",
+        "_on_joinable",
         "_own_end",
         "_refusal",
+        "_start_waiters",
         "_tick",
         "_timer",
         "_timer_deadline",
@@ -80,6 +73,7 @@ class Partition:
         "leader",
         "leader_epoch",
         "name",
+        "replica_watchers",
         "topic_id",
         "traffic",
         "watchers",
@@ -95,10 +89,12 @@ class Partition:
         is_internal: bool = False,
         flush: Callable[[TopicPartition], None] = lambda name: None,
         on_failure: "Callable[[Partition, DiskFailed], None]" = lambda partition, failure: None,
+        on_joinable: "Callable[[Partition], None]" = lambda partition: None,
     ) -> None:
         """`flush` starts to sync the log if that is due; `flushed` reports its end.
 
         `on_failure` is called when the disk fails: the owner of the directories decides what becomes of the log.
+        `on_joinable` is called when a follower has caught up that is not in sync.
         """
         self.name = name
         self.topic_id = topic_id
@@ -106,6 +102,7 @@ class Partition:
         self._tick = tick
         self._flush = flush
         self._on_failure = on_failure
+        self._on_joinable = on_joinable
         self.traffic = log.traffic
         self.is_internal = is_internal
         self.is_closed = False
@@ -115,6 +112,8 @@ class Partition:
         self.leader_epoch: LeaderEpoch = NO_EPOCH
         self.watchers: dict[Callable[[Partition], None], None] = {}
         """Called when the high watermark moves, and at the end; a dict, because it is a set with an order."""
+        self.replica_watchers: dict[Callable[[Partition], None], None] = {}
+        """Called when the log has grown, and at the end."""
         self.end_watchers: dict[Callable[[Partition], None], None] = {}
         """Called at the end alone."""
         self._refusal: BarnabasError | None = None
@@ -131,6 +130,7 @@ class Partition:
         self._is_minimum_the_topics = True
         self._is_flush_awaited = False
         """Whether what is written waits for a flush: then so does what is written after it."""
+        self._start_waiters: list[tuple[Offset, asyncio.Future[None]]] = []
         self._waiters = Waiters()
         self._deadline = FOREVER
         """No deadline of those who wait is earlier."""
@@ -161,8 +161,9 @@ class Partition:
             self._committed_state(grant),
             now_ms,
         )
-        if log.must_flush(now_ms):  # there was no room to sync what a killed process left, though the topic asks for it
+        if log.awaits_flush(now_ms):  # a follower still syncs it, or a killed process left it and there was no room
             self._own_end = log.recovery_point
+            self._is_flush_awaited = True
             self._settle(now_ms)
 
     def _committed_state(self, grant: Grant) -> CommittedState:
@@ -181,11 +182,14 @@ class Partition:
         followers = self._followers
         assert followers is not None, "it leads"
         self._follows_own_end, self._has_enough = followers.is_alone, followers.has_enough
-        if self._follows_own_end:
-            self.commit(self._own_end)
-        else:
-            followers.written(self._own_end)
-            self.commit(followers.high_watermark)
+        followers.written(self._own_end, self._tick.steady_ms())
+        self.commit(followers.high_watermark)
+        self._tell_starts()
+        if not self._has_enough and self._waiters.uncommitted:
+            self._waiters.fail_uncommitted(self._too_few(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+            self._tick.told()
+        if followers.has_joinable:  # one may have fetched everything before this was known
+            self._on_joinable(self)
 
     def check_leader_epoch(self, known_epoch: LeaderEpoch) -> None:
         """Refuses a client that lives in another epoch; `NO_EPOCH` means that it does not say."""
@@ -214,7 +218,10 @@ class Partition:
         if self._timer is not None:
             self._timer.cancel()
         self._waiters.fail_all(reason)
-        for watcher in (*self.watchers, *self.end_watchers):
+        for _, waiter in self._start_waiters:
+            if not waiter.done():
+                waiter.set_exception(reason)
+        for watcher in (*self.watchers, *self.replica_watchers, *self.end_watchers):
             watcher(self)
 
     # -- facts ---------------------------------------------------------------------------------------------------
@@ -262,11 +269,11 @@ class Partition:
     def check_in_sync(self) -> None:
         """Refuses acks=all while too few replicas are in sync."""
         if not self._has_enough:
-            state = self.state
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"replicas in sync: {len(state.isr)}, but min.insync.replicas is {state.minimum}",
-            )
+            raise self._too_few(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    def _too_few(self, code: ErrorCode) -> KafkaError:
+        state = self.state
+        return KafkaError(code, f"replicas in sync: {len(state.isr)}, but min.insync.replicas is {state.minimum}")
 
     def check(self, batch: Buffer) -> BatchCheck:
         """What must be done with a client's batch before `append_checked` takes it; it may take long."""
@@ -339,10 +346,13 @@ class Partition:
             callback(self._refusal)
         else:
             waiter = (last_offset, acks, deadline, callback)
-            if is_written:
+            if not is_written:
+                self._waiters.unwritten.append(waiter)
+            elif self._has_enough:
                 self._waiters.wait_for_commit(waiter)
             else:
-                self._waiters.unwritten.append(waiter)
+                callback(self._too_few(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+                return
             if deadline < self._deadline:
                 self._deadline = deadline
             if not self._is_staged:
@@ -362,7 +372,10 @@ class Partition:
         if self._is_flush_awaited or log.must_flush(now_ms):
             self._settle(now_ms)
         else:
-            self._reach(log.end_offset)
+            self._reach(log.end_offset, now_ms)
+        if self.replica_watchers:
+            for watcher in tuple(self.replica_watchers):
+                watcher(self)
         log.forget_written()
 
     def _fail(self, failure: DiskFailed) -> None:
@@ -378,6 +391,9 @@ class Partition:
         log.forget_written()
         self._on_failure(self, failure)
 
+    def _report(self, failure: DiskFailed) -> None:
+        self._on_failure(self, failure)
+
     def _settle(self, now_ms: SteadyMs) -> None:
         """What is written counts now, or when it is synced."""
         log = self._log
@@ -388,27 +404,27 @@ class Partition:
                 self._set_timer()
         else:
             self._is_flush_awaited = False
-            self._reach(log.end_offset)
+            self._reach(log.end_offset, now_ms)
 
     def flushed(self, failure: DiskFailed | None) -> None:
         """A flush of the log has ended, no matter what started it."""
         if self.is_closed or not self._is_flush_awaited:
             return
         if failure is None:
-            log = self._log
-            self._reach(max(self._own_end, min(log.recovery_point, log.end_offset)))
-            self._settle(self._tick.steady_ms())
+            log, now_ms = self._log, self._tick.steady_ms()
+            self._reach(max(self._own_end, min(log.recovery_point, log.end_offset)), now_ms)
+            self._settle(now_ms)
         else:
             self._is_flush_awaited = False
             self._waiters.fail_unwritten(failure)
         self._tick.told()
 
-    def _reach(self, end_offset: Offset) -> None:
+    def _reach(self, end_offset: Offset, now_ms: SteadyMs) -> None:
         """The leader has everything below `end_offset` as the topic asks for it."""
         self._own_end = end_offset
         if self._follows_own_end:
             self.commit(end_offset)
-        elif self._followers is not None and self._followers.written(end_offset):
+        elif self._followers is not None and self._followers.written(end_offset, now_ms):
             self.commit(self._followers.high_watermark)
         waiters, high_watermark = self._waiters, self._log.high_watermark
         waiting, waiters.unwritten = waiters.unwritten, []
@@ -416,10 +432,12 @@ class Partition:
             last_offset, acks, _, callback = waiter
             if last_offset >= end_offset:
                 waiters.unwritten.append(waiter)
-            elif acks == ALL_ACKS and last_offset >= high_watermark:
+            elif acks != ALL_ACKS or last_offset < high_watermark:
+                callback(None)
+            elif self._has_enough:
                 waiters.wait_for_commit(waiter)
             else:
-                callback(None)
+                callback(self._too_few(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
         if self.is_closed:  # by one of those who were called
             assert self._refusal is not None
             waiters.fail_all(self._refusal)
@@ -454,103 +472,99 @@ class Partition:
         self._set_timer()
         self._tick.told()
 
-    # -- reading -------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def reporting(self) -> Iterator[None]:
-        """For reads that take several steps: reports a failure of the disk, and raises it."""
-        try:
-            yield
-        except DiskFailed as failure:
-            self._on_failure(self, failure)
-            raise
-
-    def read(self, offset: Offset, max_bytes: int, *, is_committed_only: bool, at_least_one: bool) -> FetchResult:
-        """Batches from `offset` on that a client may see; none between the high watermark and the end of the log."""
-        log = self._log
-        if log.failure is not None:  # its files were given back: nobody opens them again
-            raise log.failure
-        high_watermark = log.high_watermark
-        stable = log.last_stable_offset
-        upper = stable if is_committed_only else high_watermark
-        if not log.log_start_offset <= offset <= log.end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} is not within {log.log_start_offset} to {log.end_offset}",
-            )
-        found: FileSlice | bytes | None = None
-        aborted = None
-        try:
-            if offset < upper:
-                if upper == log.end_offset:
-                    found = log.read_written(offset, min(max_bytes, _WRITTEN_BYTES_MAX))
-                if found is None:
-                    found = log.read(offset, max_bytes, upper, at_least_one=at_least_one).slice
-            if is_committed_only:
-                aborted = _told_aborted(log.aborted_transactions(offset, upper)) if found else []
-        except DiskFailed as failure:
-            if isinstance(found, FileSlice):
-                found.release()
-            self._on_failure(self, failure)
-            raise
-        return FetchResult(found, high_watermark, stable, log.log_start_offset, aborted)
-
-    def read_all(self, offset: Offset, max_bytes: int) -> FileSlice | None:
-        """Batches from `offset` on, committed or not, for a coordinator that loads its state."""
-        with self.reporting():
-            return self._log.read(offset, max_bytes).slice
-
-    def end_of_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
-        """Where an epoch ends here, for a client that checks whether its history was truncated.
-
-        The log has an epoch from its first record on. Until then this leadership's starts and ends at the log end.
-        """
-        epochs, end_offset = self._log.epochs, self._log.end_offset
-        latest = epochs.latest_epoch
-        if latest == self.leader_epoch or epoch == NO_EPOCH or (latest is not None and epoch < latest):
-            return epochs.end_offset_for(epoch, end_offset)
-        if epoch > self.leader_epoch:
-            return UNKNOWN_END
-        return EpochEnd(epoch if latest is None or epoch == self.leader_epoch else latest, end_offset)
+    # -- followers -----------------------------------------------------------------------------------------------
 
     @property
-    def start_epoch(self) -> LeaderEpoch:
-        """In which epoch the first record was written, or will be; `NO_EPOCH` when nobody knows."""
-        log = self._log
-        if log.log_start_offset == log.end_offset:
-            return self.leader_epoch
-        epoch = log.epochs.epoch_for_offset(log.log_start_offset)
-        return NO_EPOCH if epoch is None else epoch
+    def has_followers(self) -> bool:
+        """Whether there are other replicas."""
+        return self._followers is not None and bool(self._followers.followers)
+
+    def lags(self, now_ms: SteadyMs) -> list[FollowerLag]:
+        """How far each follower is behind."""
+        followers = self._followers
+        if followers is None:
+            return []
+        followers.written(self._own_end, now_ms)
+        return followers.lag_of_each(now_ms)
+
+    def check_follower(self, broker_id: int) -> None:
+        """Refuses a broker that has no replica, as far as is known here."""
+        if self._followers is None or broker_id not in self._followers.followers:
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {broker_id} is not known as a follower here")
+
+    def fetched_by(self, fetch: Fetched) -> None:
+        """A follower has proved what it has: more may be committed, and it may be in sync."""
+        followers = self._followers
+        assert followers is not None, "it leads"
+        followers.written(self._own_end, fetch.now_ms)
+        if followers.fetched(fetch):
+            self.commit(followers.high_watermark)
+            self._tick.told()
+        self._tell_starts()
+        if not followers.has_proposal and followers.may_join(fetch.broker_id):
+            self._on_joinable(self)
 
     @property
-    def largest_timestamp(self) -> TimestampMs:
-        """Negative when no record has one."""
-        return self._log.segments.largest_timestamp
+    def has_joinable(self) -> bool:
+        """Whether a follower could be proposed now that is not in sync."""
+        return self._followers is not None and self._followers.has_joinable
 
-    def look_for_timestamp(self, target: TimestampMs, first_offset: Offset) -> TimestampLookup | None:
-        """One step of `Log.find_timestamp`, from `first_offset` on: a look into a batch may be for a worker thread."""
-        return self._log.look_for_timestamp(target, first_offset)
+    def due_proposal(self, now_ms: SteadyMs, lag_ms_max: int, is_over: Callable[[int, int], bool]) -> Proposal | None:
+        """The ISR that the controller should be asked for now, if it is another one than there is."""
+        followers = self._followers
+        if followers is None or self.is_closed:
+            return None
+        followers.written(self._own_end, now_ms)
+        proposal = followers.due_proposal(now_ms, lag_ms_max, is_over)
+        if proposal is not None:
+            self._look_who_is_in_sync()  # those whom it adds count from now on
+        return proposal
 
-    def place_of_search(self, target: TimestampMs | None) -> FileSlice | None:
-        """About where the log is read for the first step of such a search; None as target is the largest timestamp."""
-        return self._log.segments.place_of_search(target, self._log.log_start_offset)
+    def has_sent(self, proposal: Proposal) -> bool:
+        """Whether the proposal is on its way, for all that is known."""
+        return not self.is_closed and self._followers is not None and self._followers.is_sent(proposal)
 
-    def search_batch(self, offset: Offset) -> BatchSearch | None:
-        """A search for the first committed record from `offset` on; None when there is nothing to search in."""
-        log = self._log
-        if self.is_closed or offset < log.log_start_offset:
-            return None  # deleted meanwhile
-        try:
-            return search_batch(log.segments, offset, log.high_watermark)
-        except DiskFailed:
-            return None  # reading the records reports the error
+    def sends_again(self, proposal: Proposal) -> None:
+        """Another copy goes to the controller."""
+        if self._followers is not None:
+            self._followers.sent_again(proposal)
+
+    def refused(self, proposal: Proposal) -> None:
+        """The controller has looked at it, and has not written it."""
+        if self._followers is not None and not self.is_closed:
+            self._followers.refused(proposal)
+            self._look_who_is_in_sync()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the watermark is one of this leadership: before, an earlier leader may have shown more."""
+        return self._followers is not None and self._log.high_watermark >= self._followers.start_offset
+
+    # -- deleting ------------------------------------------------------------------------------------------------
 
     def delete_records_before(self, offset: Offset) -> Offset:
         """Moves the start of the log to `offset` (-1: to the high watermark); returns where it starts now."""
+        before = self._log.log_start_offset
         self._log.delete_records_before(self._log.high_watermark if offset == -1 else offset)
+        if self._log.log_start_offset > before:
+            for watcher in tuple(self.replica_watchers):
+                watcher(self)
         return self._log.log_start_offset
 
+    async def wait_for_start(self, offset: Offset) -> None:
+        """Until the log starts there or later on every in-sync replica; raises why this leadership has ended."""
+        assert self._followers is not None, "it leads"
+        if self.is_closed:
+            assert self._refusal is not None
+            raise self._refusal
+        if not self._followers.is_deleted_before(offset):
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._start_waiters.append((offset, waiter))
+            await waiter
 
-def _told_aborted(stored: Iterable[StoredAborted]) -> list[AbortedTransaction]:
-    """What a reader learns of aborted transactions."""
-    return [AbortedTransaction(one.producer_id, one.first_offset) for one in stored]
+    def _tell_starts(self) -> None:
+        if self._start_waiters and self._followers is not None:
+            for offset, waiter in self._start_waiters:
+                if not waiter.done() and self._followers.is_deleted_before(offset):
+                    waiter.set_result(None)
+            self._start_waiters = [one for one in self._start_waiters if not one[1].done()]

@@ -1,11 +1,11 @@
-"""The partitions that this broker leads, brought in line with the cluster's image.
+"""The partitions of this broker, led or followed, brought in line with the cluster's image.
 
 The image says which topics there are, who leads their partitions and how they are configured; it changes through the
 metadata store's watches, alone and in a cluster alike. A new one is followed in two steps:
 
 | when | what |
 |---|---|
-| at once (`follow`) | leadership of logs that exist: taken, updated, and above all given up |
+| at once (`follow`) | of logs that exist: leadership taken, updated, and above all given up; who is followed |
 | behind (`run`) | logs of new partitions are made, those of deleted ones removed, changed settings swapped in |
 
 The second step works for the image that it was begun with, while newer ones come: a log that it has made is led only
@@ -36,6 +36,7 @@ from barnabas.base.texts import shortened
 from barnabas.metadata.deletions import Deletions
 from barnabas.metadata.image import ClusterImage, Topic
 from barnabas.metadata.image import Partition as PartitionImage
+from barnabas.replication.following import Following
 from barnabas.replication.leader import UNKNOWN_EPOCH, Grant
 from barnabas.replication.partition import Partition
 from barnabas.replication.tick import AppendTick
@@ -72,18 +73,30 @@ class Replicas:
         tick: AppendTick,
         flush: Callable[[TopicPartition], None],
         on_failure: Callable[[Partition, DiskFailed], None] = lambda partition, failure: None,
+        following: Following | None = None,
     ) -> None:
-        """`flush` begins to sync a log if that is due; `on_failure` is called when the disk fails under a partition."""
+        """`flush` begins to sync a log if that is due; `on_failure` is called when the disk fails under a partition.
+
+        Without `following` nothing is fetched from other brokers.
+        """
         self._broker_id = broker_id
         self._logs = logs
         self._tick = tick
         self._flush = flush
         self._on_failure = on_failure
+        self.on_joinable: Callable[[Partition], None] = lambda partition: None
+        """Called when a follower of a partition has caught up that is not in sync."""
+        self.leaderships_begun = self.isr_shrinks = self.isr_expansions = 0
+        """How often, of partitions that are led here."""
+        self._following = following
+        if following is not None:
+            following.truncate = self.truncate
+            following.restart = self.restart
         logs.tell_flushes(self._flushed)
         self._is_started = False
         """Whether an image was applied: partitions that come later are new."""
         self._unserved: dict[TopicPartition, UUID] = {}
-        """Partitions that this broker leads and has no log of, with their topics' ids."""
+        """Partitions that this broker leads or follows and has no log of, with their topics' ids."""
         self._uncreated: set[TopicPartition] = set()
         """Those of them that there was no room for."""
         self._truncating: set[TopicPartition] = set()
@@ -111,6 +124,10 @@ class Replicas:
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(tuple(self._partitions.values()))
+
+    def with_followers(self) -> list[Partition]:
+        """Those that are led here, and are on other brokers, too."""
+        return [one for one in self._partitions.values() if one.has_followers]
 
     # -- finding -------------------------------------------------------------------------------------------------
 
@@ -215,6 +232,7 @@ class Replicas:
             return  # nobody is served yet
         for topic in image.topics_gone_since(before):
             for one in topic.partitions:
+                self._leave((topic.name, one.index))
                 self._stop_serving((topic.name, one.index))
         for name in image.topics_changed_since(before):
             known, changed = before.topics.get(name), image.topics.get(name)
@@ -251,9 +269,16 @@ class Replicas:
 
         Should this broker become its leader meanwhile, that begins when the log is cut. Raises what the disk says.
         """
-        assert name not in self._partitions, f"{name} is led here: a leader cuts nothing"
-        assert name not in self._truncating, f"{name} is being cut"
-        job = self._logs.truncation(name, offset)
+        await self._cut(name, lambda: self._logs.truncation(name, offset))
+
+    async def restart(self, name: TopicPartition, offset: Offset) -> None:
+        """Empties the log of a partition that another broker leads, to go on at `offset`; otherwise as `truncate`."""
+        await self._cut(name, lambda: self._logs.restart(name, offset))
+
+    async def _cut(self, name: TopicPartition, job_of: Callable[[], Job[None]]) -> None:
+        if name in self._partitions or name in self._truncating or self._logs.get(name) is None:
+            return  # another image came first
+        job = job_of()
         self._truncating.add(name)
         try:
             await perform(job, self._workers)
@@ -272,6 +297,8 @@ class Replicas:
         """
         self._resigned.update(self._led_epochs(self._coming))
         self._broker_epoch = self._ungranted = None
+        if self._following is not None:
+            self._following.leave_all()
         for name in tuple(self._partitions):
             self._stop_serving(name)
         self._unserved.clear()
@@ -279,6 +306,8 @@ class Replicas:
     def registered(self, broker_epoch: int) -> None:
         """Leaderships are those of this registration from now on."""
         self._broker_epoch = broker_epoch
+        if self._following is not None:
+            self._following.side.broker_epoch = broker_epoch
         self._lead_all()
 
     def serve_ungranted(self, reason: BarnabasError) -> None:
@@ -299,7 +328,7 @@ class Replicas:
         if self._is_started:
             for topic in self._coming.topics.values():
                 for one in topic.partitions:
-                    if one.leader == self._broker_id:
+                    if self._broker_id in one.replicas:
                         self._lead(topic, one)
 
     def _is_granted(self, one: PartitionImage) -> bool:
@@ -325,6 +354,7 @@ class Replicas:
                 self.traffic.pop(name.topic, None)
                 self._unserved.pop(name, None)
                 self._uncreated.discard(name)
+                self._leave(name)
                 self._stop_serving(name)
 
     async def _create(self, image: ClusterImage, topics: Iterable[Topic]) -> None:
@@ -341,14 +371,7 @@ class Replicas:
                     self._uncreated.discard(name)
                 if not is_new and creation.error is None and self._should_have_records(image, name):
                     emptied.append(name)
-        if emptied:
-            logger.error(
-                "partitions that this broker led before have no log and are created empty: %d, the first is %s. If a "
-                "disk is missing or files were removed, stop the broker and restore them: new records reuse the "
-                "offsets of the missing ones",
-                len(emptied),
-                emptied[0],
-            )
+        _tell_emptied(image, emptied, self._broker_id)
         if refusals:
             name, first = next(iter(refusals.items()))
             logger.error("partitions that cannot be created: %d, the first is %s: %s", len(refusals), name, first)
@@ -358,7 +381,7 @@ class Replicas:
         log, one = self._logs.get(name), image.partition(*name)
         if log is None or log.end_offset or one is None:
             return False
-        was_in_sync = self._broker_id in one.isr and one.leader_epoch >= _SURVIVED_FROM
+        was_in_sync = self._broker_id in (*one.isr, *one.elr) and one.leader_epoch >= _SURVIVED_FROM
         return was_in_sync or self._logs.directories.remember(name)
 
     def _creations(
@@ -396,8 +419,9 @@ class Replicas:
 
     def _log_of(self, name: TopicPartition, topic_id: UUID) -> Log | None:
         """None also for one that cannot be served: its directory is offline, it is another topic's, or being cut."""
-        if name in self._truncating:
-            return None
+        return None if name in self._truncating else self._open_log_of(name, topic_id)
+
+    def _open_log_of(self, name: TopicPartition, topic_id: UUID) -> Log | None:
         try:
             return self._logs.get(name, topic_id)
         except KafkaError:
@@ -418,7 +442,7 @@ class Replicas:
             and self._may_serve(one)
             and one.leader_epoch > self._resigned.get(name, NO_EPOCH)
         )
-        if log is None and is_leader:
+        if log is None and (is_leader or self._is_follower(one)):
             self._unserved[name] = topic.id
         else:
             self._unserved.pop(name, None)
@@ -428,11 +452,28 @@ class Replicas:
         ):
             self._stop_serving(name)
             partition = None
+        self._follow(topic, one, name, log)
         if log is None or not is_leader:
             return
         if partition is None:
             partition = self._begin_serving(topic, name, log, one)
+            self.leaderships_begun += 1
+        else:
+            self.isr_shrinks += len(one.isr) < len(partition.state.isr)
+            self.isr_expansions += len(one.isr) > len(partition.state.isr)
         partition.lead(_grant(one, UNKNOWN_EPOCH if self._broker_epoch is None else self._broker_epoch))
+
+    def _follow(self, topic: Topic, one: PartitionImage, name: TopicPartition, log: Log | None) -> None:
+        """Fetches from the leader, if that is another broker; before this one leads, nothing is fetched any more."""
+        if self._following is None:
+            return
+        if log is not None and self._is_follower(one) and self._broker_epoch is not None:
+            self._following.follow(name, topic.id, log, one.leader, one.leader_epoch)
+        else:
+            self._following.leave(name)
+
+    def _is_follower(self, one: PartitionImage) -> bool:
+        return self._broker_id in one.replicas and one.leader not in (self._broker_id, NO_LEADER.leader_id)
 
     def _begin_serving(self, topic: Topic, name: TopicPartition, log: Log, one: PartitionImage) -> Partition:
         log.traffic = self.traffic.setdefault(topic.name, log.traffic)
@@ -444,6 +485,7 @@ class Replicas:
             is_internal=topic.is_internal,
             flush=self._flush,
             on_failure=self._on_failure,
+            on_joinable=self.on_joinable,
         )
         if self._ungranted is not None and not self._is_granted(one):
             partition.refuse_appends(self._ungranted)
@@ -463,10 +505,17 @@ class Replicas:
             self._found.clear()
             partition.close(reason)
 
+    def _leave(self, name: tuple[str, int]) -> None:
+        """Nothing is fetched for it any more."""
+        if self._following is not None:
+            self._following.leave(TopicPartition(*name))
+
     def _flushed(self, log: Log, failure: DiskFailed | None) -> None:
         partition = self._partitions.get(log.partition)
         if partition is not None and partition.is_over(log):
             partition.flushed(failure)
+        elif self._following is not None and failure is None:
+            self._following.flushed(log)
 
     async def _configure(self, image: ClusterImage) -> None:
         """Swaps in the settings of topics whose own, or the broker's, have changed."""
@@ -482,14 +531,42 @@ class Replicas:
             for topic in together:
                 config = self._config_of_topic(image, topic.name)
                 for one in topic.partitions:
-                    partition = self._partitions.get((topic.name, one.index))
+                    name = TopicPartition(topic.name, one.index)
+                    partition, log = self._partitions.get(name), self._open_log_of(name, topic.id)
                     if partition is not None:
                         partition.configure(config)
+                    elif log is not None:
+                        log.config = config
 
     def drop(self, names: Iterable[TopicPartition], failure: BarnabasError | None) -> None:
         """Their directory has failed: they are not served any more."""
         for name in tuple(names):
+            self._leave(name)
             self._stop_serving(name, failure)
+
+
+def _tell_emptied(image: ClusterImage, emptied: Iterable[TopicPartition], broker_id: int) -> None:
+    """Only what no other replica has is lost."""
+    only: list[TopicPartition] = []
+    copies: list[TopicPartition] = []
+    for name in emptied:
+        one = image.partition(*name)
+        has_others = one is not None and any(member != broker_id for member in (*one.isr, *one.elr))
+        (copies if has_others else only).append(name)
+    if only:
+        logger.error(
+            "partitions that this broker led before have no log and are created empty: %d, the first is %s. If a "
+            "disk is missing or files were removed, stop the broker and restore them: new records reuse the "
+            "offsets of the missing ones",
+            len(only),
+            only[0],
+        )
+    if copies:
+        logger.warning(
+            "replicas that were in sync have no log, and are fetched from their leaders: %d, the first is %s",
+            len(copies),
+            copies[0],
+        )
 
 
 def _grant(one: PartitionImage, broker_epoch: int) -> Grant:

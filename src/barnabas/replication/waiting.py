@@ -63,6 +63,10 @@ class Waiters:
         """All that the leader does not have as the topic asks for it."""
         self._end(self.unwritten, error)
 
+    def fail_uncommitted(self, error: BarnabasError) -> None:
+        """All that the leader has, and not every in-sync replica."""
+        self._end(self.uncommitted, error)
+
     def fail_all(self, error: BarnabasError) -> None:
         self._end([*self.unwritten, *self.uncommitted], error)
 

@@ -197,24 +197,9 @@ class LogConfig:
 
     def warnings(self, replication_factor: int = 1) -> list[str]:
         """Lines about settings that are allowed and probably not what was meant."""
-        lines = []
-        if replication_factor >= 3 and self.min_insync_replicas == 1:
-            lines.append(
-                f"min.insync.replicas=1 with {replication_factor} replicas: a record that acks=all"
-                " confirmed may exist on one disk only; set it to 2"
-            )
-        if self.min_insync_replicas > replication_factor:
-            lines.append(
-                f"min.insync.replicas={self.min_insync_replicas} with {replication_factor} replica(s):"
-                " writes with acks=all can never succeed"
-            )
-        elif self.min_insync_replicas == replication_factor > 1:
-            lines.append(
-                f"min.insync.replicas={self.min_insync_replicas} with as many replicas:"
-                " writes with acks=all stop as soon as one broker does"
-            )
-        if self.unclean_leader_election_enable:
-            lines.append("unclean.leader.election.enable=true: a failover may drop confirmed records")
+        lines = replication_warnings(
+            replication_factor, self.min_insync_replicas, is_unclean=self.unclean_leader_election_enable
+        )
         if self.is_deleted and self.retention_ms < 0 and self.retention_bytes < 0:
             lines.append("retention.ms and retention.bytes set no limit: the disk will fill up")
         if not self.cleanup_policy:
@@ -283,6 +268,29 @@ class LogManagerConfig:
         if not self.log_cleaner_enable:
             lines.append("log.cleaner.enable=false: compacted topics only grow")
         return lines
+
+
+def replication_warnings(replicas: int, minimum: int, *, is_unclean: bool, brokers: int = 1) -> list[str]:
+    """Lines about choices with which a failure loses records, or stops writes, sooner than need be.
+
+    `minimum` is `min.insync.replicas`; one above the number of replicas means all of them.
+    """
+    lines = []
+    if replicas == 1 and brokers > 1:
+        lines.append(f"one replica in a cluster of {brokers} brokers: records are lost with the disk of their broker")
+    if replicas >= 3 and minimum == 1:
+        lines.append(
+            f"min.insync.replicas=1 with {replicas} replicas: a record that acks=all confirmed may exist on one disk "
+            "only; set it to 2"
+        )
+    if minimum >= replicas > 1:
+        lines.append(
+            f"min.insync.replicas={minimum} with {replicas} replicas: writes with acks=all stop as soon as one broker "
+            "does"
+        )
+    if is_unclean:
+        lines.append("unclean.leader.election.enable=true: a failover may drop confirmed records")
+    return lines
 
 
 def field_name(setting_name: str) -> str:

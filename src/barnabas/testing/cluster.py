@@ -11,7 +11,7 @@ Each is a `Broker` like one that is alone: it can be stopped, killed, started, a
 them comes or goes, the call returns when all others know, so that no test has to sleep. While brokers are paused or cut
 off from each other there is nothing to wait for, and `wait_until_ready` says what is still missing.
 
-The metadata and the thread live from the first `start` to `close`. Topics have one replica.
+The metadata and the thread live from the first `start` to `close`. Topics have one replica by default.
 """
 
 import asyncio
@@ -25,7 +25,6 @@ from typing import Any, Final, Self, TypeVar
 
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.broker import app
-from barnabas.controller.leaders import due_states
 from barnabas.groups.partitions import OFFSETS_TOPIC, partition_of
 from barnabas.metadata.embedded import EmbeddedMetadata
 from barnabas.metadata.image import ClusterImage
@@ -240,6 +239,27 @@ class Cluster(Contents):
         """
         self._run(self._wait_until_ready(timeout_seconds))
 
+    def wait_until_in_sync(self, timeout_seconds: float = _READY_SECONDS) -> None:
+        """Waits until every replica on a running broker is in sync; TimeoutError says which is not."""
+        self._run(self._wait_until_in_sync(timeout_seconds))
+
+    async def _wait_until_in_sync(self, timeout_seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + timeout_seconds
+        while (missing := self._not_in_sync()) is not None:
+            if loop.time() >= give_up_at:
+                raise TimeoutError(f"after {timeout_seconds:g} s {missing}")
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+    def _not_in_sync(self) -> str | None:
+        running = {one.node_id for one in self._holders()}
+        for topic in self._image().topics.values():
+            for one in topic.partitions:
+                for broker_id in one.replicas:
+                    if broker_id in running and broker_id not in one.isr:
+                        return f"broker {broker_id} is not in sync in {topic.name}-{one.index}"
+        return None
+
     def settle(self) -> None:
         """After a change, so that tests need not wait; without effect while brokers are paused or cut off."""
         if self._home is not None and not self._cuts and not any(broker.is_paused for broker in self.brokers):
@@ -263,7 +283,8 @@ class Cluster(Contents):
         history = controller.running.cluster.history
         if {one.id: one.epoch for one in history.image.brokers.values()} != truth.broker_epochs:
             return "the controller does not know yet which brokers there are"
-        if next(due_states(history.image, 0), None) is not None:
+        seated = controller.running.cluster.seat.controller
+        if seated is None or seated.has_due_states():
             return "leaders are not elected yet"
         for broker in brokers:
             if broker.running.cluster.history.place != history.place:

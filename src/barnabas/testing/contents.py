@@ -42,9 +42,19 @@ class Contents(ABC):
 
     # -- topics --------------------------------------------------------------------------------------------------
 
-    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, Setting] = NO_SETTINGS) -> None:
-        """Returns when the topic can be used. KafkaError, or InvalidSetting, when it cannot be created."""
-        self._run(topics.create_topic(self._members, name, partitions, setting_texts(configs)))
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, Setting] = NO_SETTINGS,
+        *,
+        replicas: int | None = None,
+    ) -> None:
+        """Returns when the topic can be used. KafkaError, or InvalidSetting, when it cannot be created.
+
+        Without `replicas` it has as many as `default.replication.factor` says.
+        """
+        self._run(topics.create_topic(self._members, name, partitions, setting_texts(configs), replicas))
 
     def delete_topic(self, name: str) -> None:
         self._run(topics.delete_topics(self._members, [name]))

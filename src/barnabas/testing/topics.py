@@ -52,12 +52,15 @@ def is_controller(broker: app.Broker) -> bool:
     return controller is not None and controller.is_whole.is_set()
 
 
-async def create_topic(brokers: Brokers, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+async def create_topic(
+    brokers: Brokers, name: str, partitions: int, configs: Mapping[str, str], replicas: int | None = None
+) -> None:
     """Returns when every broker serves the topic."""
     LogConfig().with_topic_settings(configs)
 
     async def create(services: Services) -> UUID:
-        plan = services.controller.topics.plan(services.image, name, partitions, 1, configs)
+        factor = services.settings.config.default_replication_factor if replicas is None else replicas
+        plan = services.controller.topics.plan(services.image, name, partitions, factor, configs)
         await services.controller.topics.create(plan)
         return plan.assignment.topic_id
 

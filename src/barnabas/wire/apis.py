@@ -5,8 +5,9 @@ Kafka's own tables. An API without a row is neither advertised nor answered.
 
 - From `flexible_from` on, a version is *flexible*: compact lengths, tagged fields, request header 2, response header 1.
 - The response header of ApiVersions is always version 0, because the client does not yet know what the broker speaks.
-- Two APIs are for brokers among themselves (`BROKER_APIS`): served on the same terms, but not advertised. Envelope is
-  Kafka's, FetchImage our own (`barnabas.wire.image_messages`).
+- Some APIs are for brokers among themselves (`BROKER_APIS`): served on the same terms, but not advertised. Envelope,
+  AlterPartition and BrokerHeartbeat are Kafka's, FetchImage and ReplicaLogInfo our own (`barnabas.wire.image_messages`,
+  `log_info_messages`).
 - Produce is *advertised* from version 0 but served from 3 (KAFKA-18659): librdkafka before 2.11 takes a broker without
   Produce 0 for one that cannot read compressed batches, and silently sends them plain.
 """
@@ -45,15 +46,19 @@ class ApiKey(IntEnum):
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
     OFFSET_DELETE = 47
+    ALTER_PARTITION = 56
     ENVELOPE = 58
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    BROKER_HEARTBEAT = 63
     CONSUMER_GROUP_HEARTBEAT = 68
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
     FETCH_IMAGE = 10_001
+    REPLICA_LOG_INFO = 10_002
 
 
 class Api(NamedTuple):
@@ -114,6 +119,7 @@ _ROWS: Final = (
     _api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", (1, 5), flexible_from=2),
     _api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", (0, 3), flexible_from=2),
     _api(ApiKey.DELETE_GROUPS, "DeleteGroups", (0, 2), flexible_from=2),
+    _api(ApiKey.ELECT_LEADERS, "ElectLeaders", (0, 2), flexible_from=2),
     _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", (0, 1), flexible_from=1),
     _api(ApiKey.OFFSET_DELETE, "OffsetDelete", (0, 0), flexible_from=1),
     _api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", (0, 2), flexible_from=0),
@@ -124,8 +130,11 @@ _ROWS: Final = (
 )
 
 _BROKER_ROWS: Final = (
+    _api(ApiKey.ALTER_PARTITION, "AlterPartition", (3, 3), flexible_from=0),
     _api(ApiKey.ENVELOPE, "Envelope", (0, 0), flexible_from=0),
+    _api(ApiKey.BROKER_HEARTBEAT, "BrokerHeartbeat", (1, 1), flexible_from=0),
     _api(ApiKey.FETCH_IMAGE, "FetchImage", (0, 1), flexible_from=0),
+    _api(ApiKey.REPLICA_LOG_INFO, "ReplicaLogInfo", (0, 0), flexible_from=0),
 )
 
 APIS: Final[dict[int, Api]] = {api.key.value: api for api in _ROWS}

@@ -29,6 +29,7 @@ from barnabas.wire.apis import ALL_APIS, ApiKey
 from barnabas.wire.errors import ErrorCode, KafkaError, MalformedRequest, MalformedResponse
 from barnabas.wire.image_messages import FETCH_IMAGE_REQUESTS, FETCH_IMAGE_RESPONSES
 from barnabas.wire.log_directory_messages import with_strays
+from barnabas.wire.log_info_messages import LOG_INFO_REQUESTS, LOG_INFO_RESPONSES
 from barnabas.wire.primitives import TEXT_BYTES_MAX, UNREADABLE
 from barnabas.wire.reader import Allowance, message_reader, message_steps
 from barnabas.wire.steps import Steps, finish
@@ -47,6 +48,14 @@ _RESPONSE_ELEMENTS_MAX: Final = 2**31
 """A broker believes another one."""
 
 _View = TypeVar("_View")
+
+_OUR_OWN: Final[dict[tuple[int, str], tuple[Schema, ...]]] = {
+    (ApiKey.FETCH_IMAGE, "Request"): FETCH_IMAGE_REQUESTS,
+    (ApiKey.FETCH_IMAGE, "Response"): FETCH_IMAGE_RESPONSES,
+    (ApiKey.REPLICA_LOG_INFO, "Request"): LOG_INFO_REQUESTS,
+    (ApiKey.REPLICA_LOG_INFO, "Response"): LOG_INFO_RESPONSES,
+}
+"""Messages that kio does not have, by version."""
 
 _CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -140,8 +149,8 @@ def response_schema(api_key: int, version: int) -> Schema:
 def _schema(api_key: int, version: int, kind: str) -> Schema:
     api = ALL_APIS[api_key]
     assert api.serves(version), f"{api.name} version {version} is not served"
-    if api_key == ApiKey.FETCH_IMAGE:
-        return (FETCH_IMAGE_REQUESTS if kind == "Request" else FETCH_IMAGE_RESPONSES)[version]
+    if (api_key, kind) in _OUR_OWN:
+        return _OUR_OWN[api_key, kind][version]
     package = _CAPITAL.sub("_", api.name).lower()
     schema = getattr(import_module(f"kio.schema.{package}.v{version}"), api.name + kind)
     return with_strays(schema) if (api_key, kind) == (ApiKey.DESCRIBE_LOG_DIRS, "Response") else schema

@@ -154,6 +154,7 @@ class DeleteRecordsTopic(NamedTuple):
 
 class DeleteRecordsRequest(NamedTuple):
     topics: Sequence[DeleteRecordsTopic]
+    timeout_ms: int
 
 
 class DescribableLogDirTopic(NamedTuple):
@@ -314,6 +315,17 @@ class DeleteAclsRequest(NamedTuple):
     filters: Sequence[DeleteAclsFilter]
 
 
+class ElectLeadersTopic(NamedTuple):
+    topic: str
+    partitions: Sequence[int]
+
+
+class ElectLeadersRequest(NamedTuple):
+    topic_partitions: Sequence[ElectLeadersTopic] | None
+    timeout_ms: int
+    election_type: int = 0  # from 1
+
+
 # -- between brokers -------------------------------------------------------------------------------------------------
 
 
@@ -329,3 +341,41 @@ class FetchImageRequest(NamedTuple):
     controller_epoch: int
     position: int
     max_wait_ms: int
+
+
+class IsrMember(NamedTuple):
+    broker_id: int
+    broker_epoch: int
+
+
+class AlterPartitionPartition(NamedTuple):
+    partition_index: int
+    leader_epoch: int
+    new_isr_with_epochs: Sequence[IsrMember]
+    partition_epoch: int
+
+
+class AlterPartitionTopic(NamedTuple):
+    topic_id: UUID | None
+    partitions: Sequence[AlterPartitionPartition]
+
+
+class AlterPartitionRequest(NamedTuple):
+    broker_id: int
+    broker_epoch: int
+    topics: Sequence[AlterPartitionTopic]
+
+
+class BrokerHeartbeatRequest(NamedTuple):
+    broker_id: int
+    broker_epoch: int
+    want_shut_down: bool
+
+
+class ReplicaLogInfoTopic(NamedTuple):
+    topic_id: UUID | None
+    partitions: Sequence[int]
+
+
+class ReplicaLogInfoRequest(NamedTuple):
+    topics: Sequence[ReplicaLogInfoTopic]

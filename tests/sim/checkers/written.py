@@ -13,15 +13,19 @@ from barnabas.sim.histories.events import (
     CommittedSeen,
     Event,
     FinalLog,
+    FinalReplica,
     FinalTopic,
     Happened,
     History,
+    Led,
     Owned,
     Positioned,
+    Registered,
     SendFailed,
     Sent,
     Shown,
     ShownRecord,
+    StateWritten,
 )
 
 PLACE = TopicPartition("plain", 0)
@@ -103,10 +107,11 @@ class Written:
         *lines: Line,
         by: str = "reader-1",
         epoch: int = 1,
-        high_watermark: int = 1000,
+        high_watermark: int | None = None,
     ) -> None:
         shown = records(*lines, epoch=epoch)
-        self._add(Shown(self._tick(), by, place, first, next_offset, high_watermark, shown))
+        watermark = next_offset if high_watermark is None else high_watermark
+        self._add(Shown(self._tick(), by, place, first, next_offset, watermark, shown))
 
     # Groups
 
@@ -146,8 +151,30 @@ class Written:
     def happened(self, what: str, details: str = "", *, to: str = "broker-1") -> None:
         self._add(Happened(self._tick(), to, what, details))
 
-    def power_loss(self) -> None:
-        self.happened("power loss")
+    def power_loss(self, *, to: str = "broker-1") -> None:
+        self.happened("power loss", to=to)
+
+    # Clusters
+
+    def registered(self, broker_id: int, broker_epoch: int) -> None:
+        self._add(Registered(self._tick(), "zookeeper", broker_id, broker_epoch))
+
+    def state(
+        self, place: TopicPartition, leader: int, epoch: int, isr: dict[int, int], elr: dict[int, int] | None = None
+    ) -> None:
+        """`isr` and `elr` have the broker epoch of each member."""
+        members = tuple(isr.items()), tuple((elr or {}).items())
+        self._add(StateWritten(self._tick(), "zookeeper", place, leader, epoch, *members))
+
+    def led(self, broker: str, place: TopicPartition, epoch: int, *, life: int = 1) -> None:
+        self._add(Led(self._tick(), broker, place, epoch, life))
+
+    def replica(self, broker: str, place: TopicPartition, *lines: Line, epoch: int = 1) -> None:
+        """What its disk holds in the end."""
+        replicas = self.history.final_replicas.setdefault(place, [])
+        replicas.append(FinalReplica(broker, records(*lines, epoch=epoch)))
+
+    # The end
 
     def final(
         self,

@@ -16,7 +16,7 @@ from tests.sim.mutants.search import Found, find_seed, order_of_seeds
 
 def main() -> int:
     options = _parsed()
-    names = options.only or list(MUTANTS)
+    names = options.only or [name for name, mutant in MUTANTS.items() if mutant.page is None]
     if unknown := [name for name in names if name not in MUTANTS]:
         sys.exit(f"no such mutant: {', '.join(unknown)}; known are {', '.join(MUTANTS)}")
     caught = {name: one for name, one in read_record().items() if name in MUTANTS}
@@ -65,7 +65,8 @@ def _find(name: str, seeds: int, known: list[int]) -> Found:
 
 def _best_seeds(name: str, caught: dict[str, Caught], seeds: int) -> list[int]:
     """The one that has caught this mutant, then those that have caught others, the most successful first."""
-    counts = Counter(one.seed for one in caught.values())
+    brokers = MUTANTS[name].brokers
+    counts = Counter(one.seed for other, one in caught.items() if MUTANTS[other].brokers == brokers)
     own = [caught[name].seed] if name in caught else []
     return [seed for seed in dict.fromkeys([*own, *(seed for seed, _ in counts.most_common())]) if seed < seeds]
 

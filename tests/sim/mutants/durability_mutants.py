@@ -111,7 +111,7 @@ def _(original: Any) -> Any:
 def _(original: Any) -> Any:
     def settle(self: Partition, now_ms: int) -> None:
         original(self, now_ms)
-        self._reach(self._log.end_offset)
+        self._reach(self._log.end_offset, now_ms)
 
     return settle
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from barnabas.replication.partition import Partition
+from barnabas.replication.partition_reading import PartitionReading
 from barnabas.storage.compaction import compaction_job
 from barnabas.storage.log import expiry
 from barnabas.storage.log.appending import Appending
@@ -131,7 +132,7 @@ def _(original: Any) -> Any:
 @mutants.plant(
     "read-past-high-watermark",
     "A fetch reads up to the end of the log, also what is not synced yet and may be lost.",
-    Partition,
+    PartitionReading,
     "read",
     checkers=("positions",),
 )

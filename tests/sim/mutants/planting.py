@@ -25,6 +25,10 @@ class Mutant:
     replacement: Replacement
     telling: Telling
     """Which plans may show the bug: they are tried first."""
+    brokers: int = 1
+    """Of the histories that should catch it."""
+    page: str | None = None
+    """The scenario that catches it, instead of a seed."""
 
     @contextmanager
     def planted(self) -> Iterator[None]:
@@ -40,8 +44,9 @@ class Mutant:
 class Mutants:
     """Gathers the mutants of a module, in the order in which they are written."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, brokers: int = 1) -> None:
         self.all: list[Mutant] = []
+        self._brokers = brokers
 
     def plant(
         self,
@@ -52,11 +57,13 @@ class Mutants:
         *,
         checkers: tuple[str, ...],
         telling: Telling = lambda plan: True,
+        page: str | None = None,
     ) -> Callable[[Replacement], Replacement]:
         """Decorates the function that makes the replacement."""
 
         def add(replacement: Replacement) -> Replacement:
-            self.all.append(Mutant(name, bug, checkers, owner, attribute, replacement, telling))
+            mutant = Mutant(name, bug, checkers, owner, attribute, replacement, telling, self._brokers, page)
+            self.all.append(mutant)
             return replacement
 
         return add

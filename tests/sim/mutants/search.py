@@ -44,7 +44,7 @@ def find_seed(mutant: Mutant, seeds: Iterable[int], on_try: Callable[[int], obje
         tried += 1
         problems = problems_with(mutant, seed)
         for problem in problems:
-            if problem.checker in mutant.checkers and not has_problems(seed):
+            if problem.checker in mutant.checkers and not has_problems(mutant, seed):
                 seconds = time.perf_counter() - began
                 return Found(mutant.name, seed, problem.checker, problem.text, tried, seconds, ())
             others[f"{seed} {problem.checker}: {problem.text[:150]}"] = None
@@ -55,27 +55,27 @@ def problems_with(mutant: Mutant, seed: int) -> Sequence[Problem]:
     """What the checkers say of a history in which the mutant lives; nothing of one that does not end."""
     try:
         with _bounded(HISTORY_SECONDS_MAX), mutant.planted():
-            return examine(plan_of(seed)).problems
+            return examine(plan_of(seed, mutant.brokers)).problems
     except _TooLong:
         return ()
 
 
-def has_problems(seed: int) -> bool:
-    """Whether the history has any without a mutant: then it proves nothing."""
-    return bool(problems_of(seed))
+def has_problems(mutant: Mutant, seed: int) -> bool:
+    """Whether the history has any without the mutant: then it proves nothing."""
+    return bool(problems_of(seed, mutant.brokers))
 
 
 def order_of_seeds(mutant: Mutant, count: int, known: Collection[int]) -> Iterator[int]:
     yield from known
     rest = [seed for seed in range(count) if seed not in known]
-    telling = {seed for seed in rest if mutant.telling(plan_of(seed))}
+    telling = {seed for seed in rest if mutant.telling(plan_of(seed, mutant.brokers))}
     yield from (seed for seed in rest if seed in telling)
     yield from (seed for seed in rest if seed not in telling)
 
 
 @cache
-def plan_of(seed: int) -> Plan:
-    return make_plan(seed)
+def plan_of(seed: int, brokers: int) -> Plan:
+    return make_plan(seed, brokers=brokers)
 
 
 class _TooLong(BaseException):

@@ -12,6 +12,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from tests.support.cluster_clients.calls import (
     PARTITIONS,
     PARTITIONS_BEFORE,
+    REPLICAS,
     RETENTION_MS,
     TIMEOUT_SECONDS,
     Consumed,
@@ -76,8 +77,8 @@ async def _create(bootstrap: str, topic: str) -> str:
     """It raises no refusals, but returns the answers."""
     changed = ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": RETENTION_MS})
     async with _administering(bootstrap) as admin:
-        refused = await admin.create_topics([NewTopic(topic, PARTITIONS_BEFORE, 2)])
-        await admin.create_topics([NewTopic(topic, PARTITIONS_BEFORE, 1)])
+        refused = await admin.create_topics([NewTopic(topic, PARTITIONS_BEFORE, 9)])
+        await admin.create_topics([NewTopic(topic, PARTITIONS_BEFORE, REPLICAS)])
         await admin.create_partitions({topic: NewPartitions(PARTITIONS)})
         await admin.alter_configs([changed])
     return str(refused)

@@ -10,6 +10,7 @@ SESSION_TIMEOUT_MS = 30_000
 PARTITIONS = 12
 """Of every topic, if need be after it was grown."""
 PARTITIONS_BEFORE = 6
+REPLICAS = 3
 RETENTION_MS = "1234"
 
 
@@ -57,7 +58,7 @@ class Client(Protocol):
 
 class AdminClient(Client, Protocol):
     def create(self, bootstrap: str, topic: str) -> str:
-        """Is refused with two replicas, then creates, grows and configures the topic. Returns what the refusal said."""
+        """Is refused with nine replicas, then creates, grows and configures the topic. Returns the refusal."""
         ...
 
     def describe_and_delete(self, bootstrap: str, topic: str) -> Described: ...

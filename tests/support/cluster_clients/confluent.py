@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 from tests.support.cluster_clients.calls import (
     PARTITIONS,
     PARTITIONS_BEFORE,
+    REPLICAS,
     RETENTION_MS,
     TIMEOUT_SECONDS,
     Consumed,
@@ -56,11 +57,11 @@ class Confluent:
     def create(self, bootstrap: str, topic: str) -> str:
         admin = AdminClient(_settings(bootstrap))
         try:
-            _wait(admin.create_topics([NewTopic(topic, PARTITIONS_BEFORE, 2)]))
+            _wait(admin.create_topics([NewTopic(topic, PARTITIONS_BEFORE, 9)]))
             refusal = ""
         except KafkaException as refused:
             refusal = str(refused)
-        _wait(admin.create_topics([NewTopic(topic, PARTITIONS_BEFORE, 1)]))
+        _wait(admin.create_topics([NewTopic(topic, PARTITIONS_BEFORE, REPLICAS)]))
         _wait(admin.create_partitions([NewPartitions(topic, PARTITIONS)]))
         entry = ConfigEntry("retention.ms", RETENTION_MS, incremental_operation=AlterConfigOpType.SET)
         _wait(admin.incremental_alter_configs([ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])]))

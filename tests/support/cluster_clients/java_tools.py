@@ -1,11 +1,13 @@
 """Apache Kafka's own tools, on its own Java client."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 
 from tests.support.cluster_clients.calls import (
     PARTITIONS,
     PARTITIONS_BEFORE,
+    REPLICAS,
     RETENTION_MS,
     SESSION_TIMEOUT_MS,
     TIMEOUT_SECONDS,
@@ -13,18 +15,23 @@ from tests.support.cluster_clients.calls import (
     Described,
     Overview,
 )
-from tests.support.kafka import JAVA_SOURCES, java_command, run_command, run_tools
+from tests.support.kafka import JAVA_SOURCES, java_command, run_command, run_tool, run_tools
 
 _TOPICS = "org.apache.kafka.tools.TopicCommand"
 _CONFIGS = "kafka.admin.ConfigCommand"
 _API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
 _PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 _CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+_ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
+_VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
+_VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
+_RECORDS_PER_SECOND = 300
 _RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
 
 _BROKER = re.compile(r"^(\S+:\d+) \(id: \d+ [^)]*\) -> \(\n(.*?)^\)", re.MULTILINE | re.DOTALL)
 _LEADER = re.compile(r"Partition: (\d+)\s+Leader: (\d+)")
 _RETENTION = re.compile(r"retention\.ms=(\d+)")
+_JSON = re.compile(r"^\{.*\}$", re.MULTILINE)
 _RECORD = re.compile(r"^Partition:(\d+)\t(.*)\t(.*)$", re.MULTILINE)
 
 
@@ -57,8 +64,8 @@ class JavaTools:
         refused, *others = _run(
             bootstrap,
             [
-                (_TOPICS, *new, "2"),
-                (_TOPICS, *new, "1"),
+                (_TOPICS, *new, "9"),
+                (_TOPICS, *new, str(REPLICAS)),
                 (_TOPICS, "--alter", "--topic", topic, "--partitions", str(PARTITIONS)),
                 (_CONFIGS, *changed, "--add-config", f"retention.ms={RETENTION_MS}"),
             ],
@@ -80,6 +87,36 @@ class JavaTools:
         retention = _RETENTION.search(configs)
         assert retention, configs
         return Described(tuple(leaders[one] for one in sorted(leaders)), retention[1])
+
+    def under_replicated(self, bootstrap: str, topic: str) -> set[int]:
+        [said] = _run(bootstrap, [(_TOPICS, "--describe", "--under-replicated-partitions", "--topic", topic)])
+        assert "exit status" not in said, said
+        return {int(partition) for partition, _ in _LEADER.findall(said)}
+
+    def elect_preferred(self, bootstrap: str, topic: str, partitions: Sequence[int]) -> set[int]:
+        """The partitions of which it says that the election succeeded."""
+        chosen = [
+            (_ELECTION, "--election-type", "preferred", "--topic", topic, "--partition", str(one)) for one in partitions
+        ]
+        outputs = _run(bootstrap, chosen)
+        return {
+            one
+            for one, said in zip(partitions, outputs, strict=True)
+            if f"Successfully completed leader election (PREFERRED) for partitions {topic}-{one}" in said
+        }
+
+    def verifiable_produce(self, bootstrap: str, topic: str, count: int) -> int:
+        """How many of so many records were acked by all replicas in sync."""
+        paced = ("--max-messages", str(count), "--throughput", str(_RECORDS_PER_SECOND), "--acks", "-1")
+        said = run_tool(_VERIFIABLE_PRODUCER, "--bootstrap-server", bootstrap, "--topic", topic, *paced)
+        [told] = [one for one in map(json.loads, _JSON.findall(said)) if one["name"] == "tool_data"]
+        return int(told["acked"])
+
+    def verifiable_consume(self, bootstrap: str, topic: str, count: int) -> int:
+        """How many records came, in a group of its own; it ends after so many."""
+        group = ("--group-id", f"verifiable-{topic}", "--max-messages", str(count))
+        said = run_tool(_VERIFIABLE_CONSUMER, "--bootstrap-server", bootstrap, "--topic", topic, *group)
+        return sum(one["count"] for one in map(json.loads, _JSON.findall(said)) if one["name"] == "records_consumed")
 
 
 def _run(bootstrap: str, invocations: Sequence[tuple[str, ...]]) -> list[str]:

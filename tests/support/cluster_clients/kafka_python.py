@@ -10,6 +10,7 @@ from kafka.errors import KafkaError
 from tests.support.cluster_clients.calls import (
     PARTITIONS,
     PARTITIONS_BEFORE,
+    REPLICAS,
     RETENTION_MS,
     TIMEOUT_SECONDS,
     Consumed,
@@ -47,11 +48,11 @@ class KafkaPython:
     def create(self, bootstrap: str, topic: str) -> str:
         with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
             try:
-                admin.create_topics([NewTopic(topic, PARTITIONS_BEFORE, 2)])
+                admin.create_topics([NewTopic(topic, PARTITIONS_BEFORE, 9)])
                 refusal = ""
             except KafkaError as refused:
                 refusal = str(refused)
-            admin.create_topics([NewTopic(topic, PARTITIONS_BEFORE, 1)])
+            admin.create_topics([NewTopic(topic, PARTITIONS_BEFORE, REPLICAS)])
             admin.create_partitions({topic: NewPartitions(total_count=PARTITIONS)})
             admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": RETENTION_MS})])
         return refusal

@@ -48,12 +48,12 @@ func create(ctx context.Context, bootstrap string, topic string) error {
 		return err
 	}
 	defer admin.Close()
-	answer, err := admin.CreateTopic(ctx, 6, 2, nil, topic)
+	answer, err := admin.CreateTopic(ctx, 6, 9, nil, topic)
 	if err == nil {
-		return errors.New("two replicas were not refused")
+		return errors.New("nine replicas were not refused")
 	}
 	refusal := refused{fmt.Sprintf("%v %s", err, answer.ErrMessage)}
-	if _, err := admin.CreateTopic(ctx, 6, 1, nil, topic); err != nil {
+	if _, err := admin.CreateTopic(ctx, 6, 3, nil, topic); err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
 	grown, err := admin.UpdatePartitions(ctx, 12, topic)

@@ -2,7 +2,7 @@
 //
 //	round BOOTSTRAP                  makes a topic, produces, consumes, reads by time; one line for each record
 //	overview BOOTSTRAP               the brokers and the controller
-//	create BOOTSTRAP TOPIC           is refused with two replicas, then creates, grows and configures
+//	create BOOTSTRAP TOPIC           is refused with nine replicas, then creates, grows and configures
 //	describe-and-delete BOOTSTRAP TOPIC
 //	produce BOOTSTRAP TOPIC          what standard input has: lines of keys and values, with a colon between them
 //	consume BOOTSTRAP TOPIC COUNT    one line for each record

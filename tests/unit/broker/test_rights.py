@@ -170,6 +170,10 @@ def requests(topic_id: Any) -> dict[ApiKey, tuple[dict[str, Any], set[ErrorCode]
             {"timeout_ms": 1000, "validate_only": False, "topics": [{**topic, "count": 5, "assignments": None}]},
             {TOPIC_DENIED},
         ),
+        ApiKey.ELECT_LEADERS: (
+            {"election_type": 0, "topic_partitions": None, "timeout_ms": 1000},
+            {CLUSTER_DENIED},
+        ),
         ApiKey.DELETE_GROUPS: ({"groups_names": [GROUP]}, {GROUP_DENIED}),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: (
             {"resources": altered, "validate_only": False},

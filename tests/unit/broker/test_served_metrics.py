@@ -15,6 +15,7 @@ from barnabas.records.builder import BatchBuilder
 from barnabas.wire.apis import ApiKey
 from tests.support.broker_parts import new_topic, served_broker
 from tests.support.network import run
+from tests.support.replicated import FOLLOWERS, replicated
 from tests.support.scraping import Asker, Scraped, asking, scrape
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -91,6 +92,7 @@ async def tell(directory: Path) -> Story:
         await served.create("gone")
         await make_traffic(client)
         await make_errors(client)
+        replicated(served.partition("orders", 1), in_sync=FOLLOWERS[:1])
         served.broker.dispatcher.measures.bugs.of("Metadata").value += 1  # which only a mistake of ours does
         busy = await scrape(served)
         await client.ask(ApiKey.DELETE_TOPICS, 6, topics=[{"name": "gone", "topic_id": None}], timeout_ms=1000)
@@ -279,3 +281,17 @@ def test_errors_are_counted_by_api_and_code(story: Story) -> None:
         ("Produce", "UNKNOWN_TOPIC_OR_PARTITION", 1),
         ("SyncGroup", "UNKNOWN_MEMBER_ID", 1),
     ]
+
+
+def test_partition_of_which_a_replica_is_not_in_sync(story: Story) -> None:
+    """Its followers have fetched nothing, and there is nothing."""
+    told = {
+        "barnabas_partitions_under_replicated": 1,
+        "barnabas_partitions_at_minimum": 0,
+        "barnabas_partitions_below_minimum": 0,
+        "barnabas_partitions_offline": 0,
+        "barnabas_controller_active": 1,
+    }
+    assert {name: value for name in told for _, value in story.busy.all(name)} == told
+    assert [labels["follower"] for labels, _ in story.busy.all("barnabas_replication_lag_records")] == ["2", "3"]
+    assert [value for _, value in story.busy.all("barnabas_replication_lag_seconds")] == [0, 0]

@@ -55,6 +55,7 @@ WITHOUT_A_FIELD = {
     "controller.listener.names",  # the rest is accepted for the sake of Kafka's files
     "process.roles",
     "num.io.threads",
+    "replica.fetch.min.bytes",
     "num.network.threads",
     "authorizer.class.name",
 }

@@ -58,7 +58,7 @@ def test_broker_that_does_not_start_fails_the_demo(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_several_brokers_are_started_stopped_and_started_again(
+def test_several_brokers_are_started_killed_stopped_and_started_again(
     zookeeper_program: ZooKeeperProgram, tmp_path: Path
 ) -> None:
     cluster = demo.BrokerProcess(tmp_path, brokers=3)
@@ -67,12 +67,14 @@ def test_several_brokers_are_started_stopped_and_started_again(
         with BlockingClient(cluster.bootstrap) as client:
             client.create_topic("orders", partitions=3)
             client.produce("orders", [b"two coffees"])
+            cluster.kill_broker(2)
+            client.produce("orders", [b"a tea"])
         cluster.stop()
         addresses = cluster.bootstrap
         cluster.start()
         assert cluster.bootstrap == addresses
         with BlockingClient(addresses) as client:
-            assert [record.value for record in client.read("orders")] == [b"two coffees"]
+            assert {record.value for record in client.read("orders")} == {b"two coffees", b"a tea"}
         cluster.stop()
     finally:
         cluster.kill()

@@ -1,7 +1,12 @@
 """Leaders as they are written: in few writes, only where due, and never over what somebody else has written."""
 
+import logging
+
+import pytest
+
 from barnabas.base.ids import TopicPartition
 from barnabas.controller.elections import Elections
+from barnabas.controller.replication_rules import ReplicationRules
 from barnabas.metadata.identity import register_broker
 from barnabas.metadata.store import SetData
 from barnabas.metadata.znodes import NO_LEADER, BrokerRegistration, PartitionState
@@ -70,3 +75,20 @@ def test_state_that_somebody_has_changed_is_left_alone_and_the_others_are_writte
         assert [partition for partition, _ in await hold(cluster, elections)] == [TopicPartition("orders", 1)]
 
     run_in_cluster(scenario)
+
+
+def test_election_that_may_lose_records_is_logged_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(cluster: MetadataCluster) -> None:
+        await cluster.create("orders", 1, 2)
+        alone = PartitionState(1, 4, (1,), 1, isr_epochs=(cluster.watcher.image.brokers[1].epoch,))
+        await cluster.session.set(PartitionState.path_of("orders", 0), alone.encode())
+        await cluster.settle()
+        await unregister(cluster, 1)
+        elections = Elections(cluster.controllership, lambda image, configs: ReplicationRules(is_unclean_allowed=True))
+        assert await hold(cluster, elections) == [(TopicPartition("orders", 0), 2)]
+
+    with caplog.at_level(logging.ERROR):
+        run_in_cluster(scenario, (1, 2))
+    assert [one.getMessage() for one in caplog.records] == [
+        "broker 2 leads orders-0 though it was not in sync: acknowledged records may be lost"
+    ]

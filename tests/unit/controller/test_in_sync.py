@@ -4,7 +4,18 @@ from collections.abc import Mapping
 
 import pytest
 
-from barnabas.controller.in_sync import Alteration, LogEnd, altered, elected, next_state, with_minimum
+from barnabas.controller.in_sync import (
+    Alteration,
+    LogEnd,
+    altered,
+    elected,
+    led_by_anybody,
+    led_by_longest,
+    led_by_preferred,
+    next_state,
+    with_minimum,
+    without_broker,
+)
 from barnabas.metadata.image import Partition, RegisteredBroker
 from barnabas.metadata.znodes import NO_LEADER, PartitionState
 from barnabas.wire.errors import ErrorCode
@@ -130,6 +141,12 @@ def test_eligible_leads_when_nobody_is_in_sync() -> None:
     assert next_state(known, registered({2: 20, 3: 30}), EPOCH) == state(2, 4, {2: 20}, {1: 10, 3: 30})
 
 
+def test_eligible_that_is_enough_leads_without_others_that_are_eligible() -> None:
+    """It acknowledges alone at once: who comes back later may lack what it has."""
+    known = partition({}, {1: 10, 2: 20}, leader=NO_LEADER, minimum=1)
+    assert next_state(known, registered({1: 10}), EPOCH) == state(1, 4, {1: 10}, minimum=1)
+
+
 # -- nobody is left --------------------------------------------------------------------------------------------------
 
 LOST = partition({1: 10, 2: 20})
@@ -169,6 +186,61 @@ def test_only_replica_leads_whatever_it_lost() -> None:
     unknown = Partition(0, (1,), leader=1, leader_epoch=3, isr=(1,), partition_epoch=5)
     written = next_state(unknown, lost, EPOCH)
     assert written == PartitionState(1, 4, (1,), EPOCH, isr_epochs=(11,))
+
+
+def test_partition_that_is_lost_has_nobody_to_ask() -> None:
+    """A rebuilt topic may lack all replicas of a partition."""
+    lost = Partition(0, (), leader=NO_LEADER, leader_epoch=0, partition_epoch=5, min_insync_replicas=2)
+    assert not elected(lost, registered()).must_ask
+    assert next_state(lost, registered(), EPOCH) is None
+
+
+# -- elections that somebody asks for ---------------------------------------------------------------------------------
+
+
+def test_preferred_replica_leads_if_it_is_in_sync_and_registered() -> None:
+    led = partition(leader=2)
+    assert led_by_preferred(led, registered(), EPOCH) == state(1, 4, ALL)
+    assert led_by_preferred(led, registered({2: 20, 3: 30}), EPOCH) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert led_by_preferred(led, registered({**ALL, 1: 11}), EPOCH) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    lagging = partition({2: 20, 3: 30}, leader=2)
+    assert led_by_preferred(lagging, registered(), EPOCH) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert led_by_preferred(partition(), registered(), EPOCH) is ErrorCode.ELECTION_NOT_NEEDED
+
+
+def test_longest_log_leads_only_when_all_replicas_have_told_and_nobody_leads() -> None:
+    offline = partition({}, leader=NO_LEADER)
+    assert led_by_longest(offline, BACK, EPOCH, ends=ENDS) == state(3, 4, {3: 30}, is_recovering=True)
+    some = {one: ENDS[one] for one in (1, 3)}
+    assert led_by_longest(offline, BACK, EPOCH, ends=some) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    assert led_by_longest(partition(), registered(), EPOCH, ends=ENDS) is ErrorCode.ELECTION_NOT_NEEDED
+
+
+def test_anybody_leads_only_where_nobody_does() -> None:
+    assert led_by_anybody(partition(), registered(), EPOCH) is ErrorCode.ELECTION_NOT_NEEDED
+    offline = partition({}, {1: 10}, leader=NO_LEADER)
+    assert led_by_anybody(offline, registered({3: 30}), EPOCH) == state(3, 4, {3: 30}, is_recovering=True)
+    assert led_by_anybody(offline, registered({1: 10, 3: 30}), EPOCH) == state(1, 4, {1: 10})
+    assert led_by_anybody(offline, registered({}), EPOCH) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+
+# -- brokers that stop -------------------------------------------------------------------------------------------------
+
+
+def test_broker_that_stops_leaves_the_isr_and_another_one_in_sync_leads() -> None:
+    assert without_broker(partition(), 1, registered(), ALL, EPOCH) == state(2, 4, {2: 20, 3: 30})
+    assert without_broker(partition(), 1, registered(), {1, 3}, EPOCH) == state(3, 4, {2: 20, 3: 30})
+    assert without_broker(partition(), 3, registered(), ALL, EPOCH) == state(1, 3, {1: 10, 2: 20})
+    small = partition({1: 10, 2: 20})
+    assert without_broker(small, 2, registered(), ALL, EPOCH) == state(1, 3, {1: 10}, {2: 20})
+
+
+def test_partition_that_nobody_else_could_lead_stays_with_the_broker_that_stops() -> None:
+    assert without_broker(partition({1: 10}, {2: 20}), 1, registered(), ALL, EPOCH) is None
+    assert without_broker(partition(), 1, registered(), {1}, EPOCH) is None
+    assert without_broker(partition({1: 10, 2: 20}), 3, registered(), ALL, EPOCH) is None
+    offline = partition({}, {1: 10}, leader=NO_LEADER)
+    assert without_broker(offline, 1, registered(), ALL, EPOCH) is None
 
 
 # -- what leaders ask for --------------------------------------------------------------------------------------------
@@ -225,3 +297,11 @@ def test_lower_minimum_empties_the_eligible_and_a_higher_one_does_not() -> None:
     assert with_minimum(known, 1, EPOCH) == state(1, 3, {1: 10}, minimum=1)
     assert with_minimum(known, 3, EPOCH) == state(1, 3, {1: 10}, {2: 20}, minimum=3)
     assert with_minimum(known, 2, EPOCH) is None
+
+
+def test_lower_minimum_keeps_the_eligible_while_nobody_is_in_sync() -> None:
+    known = partition({}, {1: 10, 2: 20}, leader=NO_LEADER)
+    lower = with_minimum(known, 1, EPOCH)
+    assert lower == state(NO_LEADER, 3, {}, {1: 10, 2: 20}, minimum=1)
+    waiting = partition({}, {1: 10, 2: 20}, leader=NO_LEADER, minimum=1)
+    assert next_state(waiting, registered({2: 20}), EPOCH) == state(2, 4, {2: 20}, minimum=1)

@@ -1,6 +1,7 @@
 """What is written into a store that has lost topics, from what the logs of several brokers say."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -174,13 +175,36 @@ def test_choice_that_nobody_has_is_refused(chosen: dict[str, UUID], reason: str)
         planned(broker(1, log("orders", 0)), chosen_ids=chosen)
 
 
-def test_partition_on_two_brokers_is_refused_with_what_was_found() -> None:
-    with pytest.raises(CannotRebuild, match=r"broker 1, newest leader epoch 3.*broker 2, newest leader epoch 5"):
-        planned(broker(1, log("orders", 0, epoch=3)), broker(2, log("orders", 0, epoch=5)))
-    with pytest.raises(CannotRebuild, match="the metadata store has it on broker 1"):
-        planned(broker(2, log("orders", 0)), present=has([(1,)], {0: 5}))
+def test_partition_on_several_brokers_is_led_by_whoever_has_most() -> None:
+    """Which the controller finds out: the state says that nobody is known to be in sync."""
+    logs = [[log("orders", 0, epoch=3), log("orders", 1)], [log("orders", 0, epoch=5), log("orders", 1)]]
+    plan = planned(*(broker(number, *ones) for number, ones in enumerate(logs, 1)))
+    assert [one.replicas for one in assignment(plan).partitions] == [(1, 2), (2, 1)]
+    state = states(plan)[0]
+    assert (state.leader, state.isr, state.elr, state.leader_epoch) == (-1, (), (), 6)
+
+
+def test_replica_on_a_machine_that_comes_later_is_added_while_nobody_has_led() -> None:
+    present = has([(1,)], {0: 5})
+    topic = present.topics["orders"]
+    state = PartitionState(1, 5, (1,), controller_epoch=0)
+    untouched = replace(present, topics={"orders": replace(topic, states={0: (state, 0)})})
+    plan = planned(broker(2, log("orders", 0, epoch=7)), present=untouched)
+    assert [one.replicas for one in assignment(plan).partitions] == [(1, 2)]
+    assert (states(plan)[0].leader, states(plan)[0].isr, states(plan)[0].leader_epoch) == (-1, (), 8)
+    with pytest.raises(CannotRebuild, match="the metadata store has it on broker 1, and it was led there since"):
+        planned(broker(2, log("orders", 0)), present=present)
+
+
+def test_two_brokers_with_one_id_are_refused() -> None:
     with pytest.raises(CannotRebuild, match="two of the brokers have the id 1"):
         planned(broker(1), broker(1))
+
+
+def test_stray_replicas_come_back_together() -> None:
+    plan = planned(*(broker(one, strays=[log("orders", 0, aside=".a-stray")]) for one in (1, 2)))
+    assert [one.replicas for one in assignment(plan).partitions] == [(1, 2)]
+    assert len(plan.revived) == 2
 
 
 def test_partition_without_an_id_belongs_to_its_topic_or_gets_a_new_id() -> None:

@@ -6,6 +6,7 @@ difference before you keep it. Ids, addresses and sizes differ from run to run a
 
 import re
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.broker_process import BrokerProcess
@@ -23,10 +24,15 @@ CHANGING = [
 
 def fill_examples(page: str, bootstrap: str) -> str:
     """The page with the output of every example as it is now."""
+    return fill_lines(page, lambda line: run_line(line, bootstrap))
+
+
+def fill_lines(page: str, run: Callable[[str], str]) -> str:
+    """The same, with what `run` says of each line of the examples."""
 
     def fill(block: re.Match[str]) -> str:
         lines = [line for line in block.group().splitlines() if line.startswith("$ ")]
-        return "".join(f"{line}\n{run_line(line[2:], bootstrap)}" for line in lines)
+        return "".join(f"{line}\n{run(line[2:])}" for line in lines)
 
     return CONSOLE.sub(fill, page)
 

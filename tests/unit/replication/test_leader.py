@@ -27,7 +27,7 @@ def fetched(leader: LeaderState, broker: int, end: int, now_ms: int = 0, *, epoc
 
 def test_committed_is_what_every_member_has() -> None:
     leader = leading()
-    assert not leader.written(10)
+    assert not leader.written(10, 0)
     assert not fetched(leader, 2, 8)
     assert fetched(leader, 3, 6)
     assert leader.high_watermark == 6
@@ -38,7 +38,7 @@ def test_committed_is_what_every_member_has() -> None:
 
 def test_watermark_never_goes_back() -> None:
     leader = leading()
-    leader.written(10)
+    leader.written(10, 0)
     fetched(leader, 2, 10)
     fetched(leader, 3, 10)
     assert not fetched(leader, 2, 4, epoch=21)
@@ -47,7 +47,7 @@ def test_watermark_never_goes_back() -> None:
 
 def test_fetch_of_an_earlier_registration_or_of_a_stranger_proves_nothing() -> None:
     leader = leading({1: 10, 2: 21})
-    leader.written(10)
+    leader.written(10, 0)
     assert fetched(leader, 2, 4, epoch=21)
     assert not fetched(leader, 2, 9, epoch=20)
     assert not leader.fetched(Fetched(4, 40, 9, 0, 0))
@@ -57,7 +57,7 @@ def test_fetch_of_an_earlier_registration_or_of_a_stranger_proves_nothing() -> N
 def test_nothing_is_committed_below_the_minimum() -> None:
     leader = leading({1: 10})
     assert not leader.has_enough
-    assert not leader.written(10)
+    assert not leader.written(10, 0)
     fetched(leader, 2, 10)
     leader.propose({1: 10, 2: 20})
     assert not fetched(leader, 2, 10)
@@ -67,7 +67,7 @@ def test_nothing_is_committed_below_the_minimum() -> None:
 
 def test_alone_it_commits_what_it_writes() -> None:
     leader = LeaderState(1, 10, 7, 0, 0, CommittedState(0, {1: 10}, 1, (1,)), 0)
-    assert leader.written(3)
+    assert leader.written(3, 0)
     assert leader.high_watermark == 3
     assert leader.due_proposal(10**9, LAG_MS) is None
 
@@ -88,7 +88,7 @@ def test_new_leader_is_settled_when_its_watermark_reaches_its_epoch() -> None:
 @pytest.mark.parametrize(("end", "may_join"), [(3, False), (4, False), (9, False), (10, True), (12, True)])
 def test_follower_may_join_with_what_the_log_had_at_the_beginning(end: int, may_join: bool) -> None:
     leader = leading({1: 10, 2: 20}, start=10, watermark=4)
-    leader.written(12)
+    leader.written(12, 0)
     fetched(leader, 3, end)
     assert leader.may_join(3) is may_join
     proposal = leader.due_proposal(0, LAG_MS)
@@ -108,7 +108,7 @@ def test_expansion_counts_from_the_moment_it_is_sent() -> None:
     fetched(leader, 3, 0)
     proposal = leader.due_proposal(0, LAG_MS)
     assert proposal is not None
-    leader.written(5)
+    leader.written(5, 0)
     assert not fetched(leader, 2, 5)
     assert leader.maximal_isr == {1, 2, 3}
     assert fetched(leader, 3, 5)
@@ -120,7 +120,7 @@ def test_expansion_counts_from_the_moment_it_is_sent() -> None:
 
 def test_follower_that_lags_is_to_leave_and_counts_until_that_is_written() -> None:
     leader = leading()
-    leader.written(10)
+    leader.written(10, 0)
     fetched(leader, 2, 10, 100)
     fetched(leader, 3, 4, 100)
     assert leader.due_proposal(LAG_MS, LAG_MS) is None
@@ -135,7 +135,7 @@ def test_follower_that_keeps_pace_is_not_late_though_it_never_has_everything() -
     """Each fetch has what the leader had at the fetch before."""
     leader = leading()
     for turn in range(1, 20):
-        leader.written(turn * 10)
+        leader.written(turn * 10, 0)
         for broker in (2, 3):
             fetched(leader, broker, (turn - 1) * 10, turn * 500)
         assert leader.due_proposal(turn * 500, LAG_MS) is None
@@ -143,7 +143,7 @@ def test_follower_that_keeps_pace_is_not_late_though_it_never_has_everything() -
 
 def test_follower_that_has_everything_is_not_late_however_long_nothing_comes() -> None:
     leader = leading()
-    leader.written(10)
+    leader.written(10, 0)
     fetched(leader, 2, 10, 1)
     fetched(leader, 3, 10, 1)
     assert leader.due_proposal(10**9, LAG_MS) is None
@@ -158,7 +158,7 @@ def proposing() -> tuple[LeaderState, Proposal]:
     fetched(leader, 3, 0)
     proposal = leader.due_proposal(0, LAG_MS)
     assert proposal is not None
-    leader.written(5)
+    leader.written(5, 0)
     fetched(leader, 2, 5)
     assert leader.high_watermark == 0
     return leader, proposal

@@ -131,12 +131,22 @@ async def test_nothing_is_committed_while_fewer_are_in_sync_than_the_minimum() -
         led.partition.check_in_sync()
     told = [led.append(acks=LEADER), led.append(acks=ALL)]
     await asyncio.sleep(0)
-    assert [one.outcome for one in told] == ["committed", "waiting"]
+    assert [one.outcome for one in told] == ["committed", ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
     assert led.offsets == (0, 2)
     led.simulated.configure(min_insync_replicas=1)
     led.partition.configure(led.log.config)
-    assert told[1].outcome == "committed"
     assert led.offsets == (2, 2)
+
+
+@scenario
+async def test_who_waits_is_told_when_too_few_are_left_in_sync() -> None:
+    led = LedPartition(WITH_FOLLOWER, min_insync_replicas=2)
+    told = [led.append(acks=LEADER), led.append(acks=ALL)]
+    await asyncio.sleep(0)
+    assert [one.outcome for one in told] == ["committed", "waiting"]
+    led.partition.lead(grant((BROKER,), WITH_FOLLOWER, 1))
+    assert told[1].outcome is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert led.offsets == (0, 2)
 
 
 @scenario

@@ -469,6 +469,16 @@ async def test_log_that_is_gone_though_its_partition_was_led_before_is_said_loud
 
 
 @scenario
+async def test_log_that_is_gone_and_that_others_have_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    scene = ReplicasScene()
+    await scene.apply(scene.with_topics(topic(led(0, leader=OTHER, epoch=2, isr=(OTHER, BROKER)))))
+    [line] = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert line.getMessage() == (
+        "replicas that were in sync have no log, and are fetched from their leaders: 1, the first is orders-0"
+    )
+
+
+@scenario
 async def test_log_that_a_checkpoint_knows_and_that_is_gone_is_said_loudly(caplog: pytest.LogCaptureFixture) -> None:
     first = ReplicasScene()
     log = first.manager.create(ORDERS, ORDERS_ID, first.config)

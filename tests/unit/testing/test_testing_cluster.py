@@ -236,10 +236,14 @@ def test_answer_comes_when_the_asked_broker_serves_the_topic(cluster: Cluster) -
         assert ErrorCode(topic.error_code) is ErrorCode.NONE
 
 
-def test_more_than_one_replica_is_refused_with_a_reason(cluster: Cluster) -> None:
-    assert create(another(cluster, cluster.controller), "orders", replication_factor=2) is (
-        ErrorCode.INVALID_REPLICATION_FACTOR
-    )
+def test_topic_has_as_many_replicas_as_there_are_brokers_at_most(cluster: Cluster) -> None:
+    asked = another(cluster, cluster.controller)
+    assert create(asked, "orders", replication_factor=4) is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert create(asked, "orders", replication_factor=3) is ErrorCode.NONE
+    epochs = {one.id: one.epoch for one in image_of(asked).brokers.values()}
+    for one in image_of(asked).topics["orders"].partitions:
+        assert sorted(one.replicas) == [1, 2, 3]
+        assert dict(zip(one.isr, one.isr_epochs, strict=True)) == epochs
 
 
 def test_topic_that_is_asked_for_through_all_brokers_exists_once(cluster: Cluster) -> None:

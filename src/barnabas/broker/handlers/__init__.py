@@ -16,7 +16,9 @@ else waits for a long list. What a request names twice is answered once.
 from barnabas.broker.dispatch import Awaited, Direct, Enveloped, Row, decode_nothing
 from barnabas.broker.handlers.acls import CreateAclsHandler, DeleteAclsHandler, DescribeAclsHandler
 from barnabas.broker.handlers.alter_configs import AlterConfigsHandler
+from barnabas.broker.handlers.alter_partition import AlterPartitionHandler
 from barnabas.broker.handlers.api_versions import ApiVersionsHandler
+from barnabas.broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from barnabas.broker.handlers.consumer_group_heartbeat import ConsumerGroupHeartbeatHandler
 from barnabas.broker.handlers.create_partitions import CreatePartitionsHandler
 from barnabas.broker.handlers.create_topics import CreateTopicsHandler
@@ -29,6 +31,7 @@ from barnabas.broker.handlers.describe_groups import DescribeGroupsHandler
 from barnabas.broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from barnabas.broker.handlers.describe_producers import DescribeProducersHandler
 from barnabas.broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
+from barnabas.broker.handlers.elect_leaders import ElectLeadersHandler
 from barnabas.broker.handlers.envelope import EnvelopeHandler
 from barnabas.broker.handlers.fetch import FetchHandler, decode_fetch_at_once
 from barnabas.broker.handlers.fetch_image import FetchImageHandler
@@ -47,6 +50,7 @@ from barnabas.broker.handlers.offset_delete import OffsetDeleteHandler
 from barnabas.broker.handlers.offset_fetch import OffsetFetchHandler
 from barnabas.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from barnabas.broker.handlers.produce import ProduceHandler, decode_produce_at_once
+from barnabas.broker.handlers.replica_log_info import ReplicaLogInfoHandler
 from barnabas.broker.handlers.sync_group import SyncGroupHandler
 from barnabas.broker.services import Services
 from barnabas.wire import request_views as views
@@ -88,6 +92,7 @@ def make_rows(services: Services) -> dict[int, Row]:
             views.CreatePartitionsRequest, CreatePartitionsHandler(services), is_for_controller=True
         ),
         ApiKey.DELETE_GROUPS: Awaited(views.DeleteGroupsRequest, DeleteGroupsHandler(services)),
+        ApiKey.ELECT_LEADERS: Awaited(views.ElectLeadersRequest, ElectLeadersHandler(services), is_for_controller=True),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: Awaited(
             views.IncrementalAlterConfigsRequest, IncrementalAlterConfigsHandler(services), is_for_controller=True
         ),
@@ -101,6 +106,9 @@ def make_rows(services: Services) -> dict[int, Row]:
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: Awaited(
             views.DescribeTopicPartitionsRequest, DescribeTopicPartitionsHandler(services)
         ),
+        ApiKey.ALTER_PARTITION: Awaited(views.AlterPartitionRequest, AlterPartitionHandler(services)),
+        ApiKey.BROKER_HEARTBEAT: Awaited(views.BrokerHeartbeatRequest, BrokerHeartbeatHandler(services)),
         ApiKey.ENVELOPE: Enveloped(EnvelopeHandler(services)),
         ApiKey.FETCH_IMAGE: Direct(FetchImageHandler(services), decode_nothing),
+        ApiKey.REPLICA_LOG_INFO: Awaited(views.ReplicaLogInfoRequest, ReplicaLogInfoHandler(services)),
     }

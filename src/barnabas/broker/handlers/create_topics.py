@@ -25,7 +25,6 @@ from barnabas.broker.handlers.errors import refusal_of
 from barnabas.broker.internal_topics import check_internal_config, internal_defaults
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
-from barnabas.broker.topic_creation import check_one_replica
 from barnabas.controller.placement import PARTITIONS_TOGETHER_MAX
 from barnabas.controller.topics import TopicPlan, alike_name
 from barnabas.storage.directories.directory import CLUSTER_METADATA
@@ -87,7 +86,6 @@ class CreateTopicsHandler:
                     f"a request can create at most {PARTITIONS_TOGETHER_MAX} partitions, and this one asks for more",
                 )
             plan = self._plan(request, topic)
-            check_one_replica(plan)
             if not validate_only:
                 await self._write(request, plan, timeout_ms)
         except BarnabasError as error:

@@ -5,9 +5,11 @@
   start changes nothing. Segments that lie wholly before the start are removed by the next round of retention.
 - A topic that is only compacted is POLICY_VIOLATION, an internal one INVALID_TOPIC_EXCEPTION, an offset beyond the high
   watermark OFFSET_OUT_OF_RANGE.
-- Not here: the request's timeout, because nothing waits for other brokers.
+- It waits until every in-sync replica has deleted them, too; after the request's timeout it is REQUEST_TIMED_OUT.
 """
 
+import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 from barnabas.base.errors import BarnabasError
@@ -35,28 +37,48 @@ class DeleteRecordsHandler:
             wanted.setdefault(topic.name, {}).update({one.partition_index: one for one in topic.partitions})
         topics: list[Values] = []
         moved: dict[TopicPartition, dict[str, object]] = {}
+        starts: dict[TopicPartition, Offset] = {}
         for name, ones in wanted.items():
             partitions = []
             async for one in slices.each(ones.values()):
-                answer = self._delete(request, name, one)
-                partitions.append(answer)
-                if answer["error_code"] is ErrorCode.NONE:
-                    moved[TopicPartition(name, one.partition_index)] = answer
+                partition = TopicPartition(name, one.partition_index)
+                try:
+                    start = starts[partition] = self._delete(request, name, one)
+                except BarnabasError as error:
+                    partitions.append(_answer(one.partition_index, error_code=refusal_of(error).code))
+                else:
+                    moved[partition] = _answer(one.partition_index, start)
+                    partitions.append(moved[partition])
             if partitions:
                 topics.append({"name": name, "partitions": partitions})
         if moved:
-            for partition, failure in (await self._services.log_starts.store(moved)).items():
+            failures = await self._services.log_starts.store(moved)
+            left = {name: start for name, start in starts.items() if name not in failures}
+            failures |= await self._wait_for_replicas(left, asked.timeout_ms / 1000)
+            for partition, failure in failures.items():
                 moved[partition] |= {"low_watermark": _NO_OFFSET, "error_code": refusal_of(failure).code}
         return {"topics": topics}
 
-    def _delete(self, request: Request, topic: str, one: DeleteRecordsPartition) -> dict[str, object]:
-        try:
-            self._services.check_topic(request, Operation.DELETE, topic)
-            start = self._move_start(topic, one.partition_index, one.offset)
-        except BarnabasError as error:
-            code = refusal_of(error).code
-            return {"partition_index": one.partition_index, "low_watermark": _NO_OFFSET, "error_code": code}
-        return {"partition_index": one.partition_index, "low_watermark": start, "error_code": ErrorCode.NONE}
+    async def _wait_for_replicas(
+        self, starts: Mapping[TopicPartition, Offset], seconds: float
+    ) -> dict[TopicPartition, BarnabasError]:
+        failures: dict[TopicPartition, BarnabasError] = {}
+        ends = self._services.loop.time() + seconds
+        for name, offset in starts.items():
+            try:
+                async with asyncio.timeout_at(ends):
+                    await self._services.replicas.find(*name).wait_for_start(offset)
+            except TimeoutError:
+                message = f"{name}: not every in-sync replica has deleted the records in time"
+                failures[name] = KafkaError(ErrorCode.REQUEST_TIMED_OUT, message)
+            except BarnabasError as error:
+                failures[name] = error
+        return failures
+
+    def _delete(self, request: Request, topic: str, one: DeleteRecordsPartition) -> Offset:
+        """Where the log starts now."""
+        self._services.check_topic(request, Operation.DELETE, topic)
+        return self._move_start(topic, one.partition_index, one.offset)
 
     def _move_start(self, topic: str, index: int, offset: Offset) -> Offset:
         partition = self._services.replicas.find(topic, index)
@@ -67,3 +89,7 @@ class DeleteRecordsHandler:
         if offset < _HIGH_WATERMARK:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is negative")
         return partition.delete_records_before(offset)
+
+
+def _answer(index: int, start: Offset = _NO_OFFSET, error_code: ErrorCode = ErrorCode.NONE) -> dict[str, object]:
+    return {"partition_index": index, "low_watermark": start, "error_code": error_code}

@@ -3,7 +3,7 @@
 - A page ends after as many partitions as the client asks for, or `max.request.partition.size.limit`, at least one; the
   cursor in the answer says where the next page begins. Without names all topics are described.
 - A cursor before the first topic asked for, or at a negative partition, is INVALID_REQUEST.
-- Not here: eligible leader replicas (KIP-966); their lists are empty.
+- Eligible leader replicas (KIP-966) are told; the last known ones, which we do not keep, are never any.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -4,7 +4,7 @@
   reads again (`fetch_attempt` has what is read, how it waits, and what is answered).
 - Sessions (KIP-227, from version 7) are in `fetch_sessions`. Topics go by id from version 13 on.
 - A fetch of very many partitions goes on in `wide_fetch`, in slices.
-- Replicas do not fetch yet, and are refused.
+- A fetch of another broker, which follows this one, is in `replica_fetch`.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from typing import Final
 from barnabas.broker.dispatch import Work
 from barnabas.broker.fetch_sessions import FINAL_EPOCH, FetchPlan, Partitions
 from barnabas.broker.handlers.fetch_attempt import ISOLATION_LEVELS, Attempt
+from barnabas.broker.handlers.replica_fetch import ReplicaFetches
 from barnabas.broker.handlers.wide_fetch import WideFetches
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
@@ -41,22 +42,25 @@ class FetchHandler:
         self.bytes_max = services.settings.config.fetch_max_bytes
         """Of an answer, whatever the client asks for."""
         self.now = services.clock.monotonic
-        self._steady_ms = services.clock.steady_ms
-        self._worked = services.clock.worked
+        self.steady_ms = services.clock.steady_ms
+        self.worked = services.clock.worked
         self._sessions = services.fetch_sessions
         self.codecs = services.codecs
         self._wide = WideFetches(self, services.loop, services.slices)
+        self.for_replicas = ReplicaFetches(self)
 
     def __call__(self, request: Request, asked: Fetch | memoryview) -> Work | None:
         if isinstance(asked, memoryview):
             return partial(self._wide.serve, request, asked)
+        if asked.replica_id >= 0:
+            return self.for_replicas(request, asked)
         plan: FetchPlan | None = None
         try:
-            if asked.isolation_level not in ISOLATION_LEVELS or asked.replica_id >= 0:
+            if asked.isolation_level not in ISOLATION_LEVELS:
                 self.check(asked)
             if asked.session_id or asked.session_epoch != FINAL_EPOCH or len(asked.wanted) != 1:
                 plan = self._sessions.plan_for(
-                    asked, uses_topic_ids=request.version >= TOPIC_ID_FROM, now_ms=self._steady_ms()
+                    asked, uses_topic_ids=request.version >= TOPIC_ID_FROM, now_ms=self.steady_ms()
                 )
         except KafkaError as error:
             self.refuse(request, asked, error.code)
@@ -65,7 +69,7 @@ class FetchHandler:
         if plan is not None and len(plan.partitions) > WIDE_PARTITIONS:
             return partial(self._wide.answer, attempt, plan)
         if plan is not None:
-            self._worked(len(plan.partitions))
+            self.worked(len(plan.partitions))
         if attempt.read() or asked.wait_ms <= 0 or (plan is not None and not plan.partitions):
             attempt.respond()
         else:
@@ -76,8 +80,6 @@ class FetchHandler:
         """Refuses what nobody may ask for."""
         if fetch.isolation_level not in ISOLATION_LEVELS:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no isolation level {fetch.isolation_level}")
-        if fetch.replica_id >= 0:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no other broker has replicas of this one's")
 
     def plan_wide(self, request: Request, fetch: Fetch, partitions: Partitions) -> FetchPlan:
         """The same with the partitions gathered."""
@@ -87,7 +89,7 @@ class FetchHandler:
             partitions,
             fetch.forgotten,
             uses_topic_ids=request.version >= TOPIC_ID_FROM,
-            now_ms=self._steady_ms(),
+            now_ms=self.steady_ms(),
         )
 
     def refuse(self, request: Request, fetch: Fetch, code: ErrorCode) -> None:

@@ -110,7 +110,7 @@ class Attempt:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a limit of {bytes_max} bytes")
             if leader_epoch >= 0 and leader_epoch != partition.leader_epoch:  # a negative number is no epoch here
                 partition.check_leader_epoch(leader_epoch)
-            result = _diverged(partition, wanted) if last_fetched_epoch >= 0 else None
+            result = diverged(partition, wanted) if last_fetched_epoch >= 0 else None
             if result is not None:
                 self._is_urgent = True
             else:
@@ -232,7 +232,7 @@ class Attempt:
             results.append((key, result))
 
 
-def _diverged(partition: Partition, wanted: Wanted) -> FetchResult | None:
+def diverged(partition: Partition, wanted: Wanted) -> FetchResult | None:
     """Where the reader's history leaves the log's, when it says which epoch it read last; None where it does not."""
     end = partition.end_of_epoch(wanted.last_fetched_epoch)
     if end.epoch < 0 and end.end_offset < 0:

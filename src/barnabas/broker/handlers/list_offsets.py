@@ -4,6 +4,8 @@
   answer has the epoch of what was found. Versions 7, 8, 9 and 11 have one more special timestamp each.
 - A partition that the request has twice is INVALID_REQUEST.
 - Other brokers, and the debugging consumer (replica -2), see up to the end of the log instead of the high watermark.
+- A new leader does not tell the end, nor that a time is past it, before everything that an earlier leader may have
+  shown is committed again (KIP-207): OFFSET_NOT_AVAILABLE, and LEADER_NOT_AVAILABLE before version 5.
 - Not here: the timeout of version 10, which is for tiered storage.
 """
 
@@ -13,7 +15,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.broker.authorizer import Operation
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.errors import refusal_of
-from barnabas.broker.offset_lookup import LookupWorkers, check_timestamp, find_offset
+from barnabas.broker.offset_lookup import LATEST, NO_OFFSET, LookupWorkers, check_timestamp, find_offset
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.wire.errors import ErrorCode, KafkaError
@@ -21,6 +23,7 @@ from barnabas.wire.request_views import ListOffsetsPartition, ListOffsetsRequest
 
 _READ_COMMITTED: Final = 1
 _CONSUMER: Final = -1
+_NOT_AVAILABLE_FROM: Final = 5
 
 
 class ListOffsetsHandler:
@@ -62,6 +65,13 @@ class ListOffsetsHandler:
             else:
                 upper = partition.high_watermark
             found = await find_offset(partition, one.timestamp, upper, self._workers)
+            is_at_end = one.timestamp == LATEST or found.offset == NO_OFFSET
+            if is_at_end and not partition.is_settled and asked.replica_id == _CONSUMER:
+                is_old = request.version < _NOT_AVAILABLE_FROM
+                raise KafkaError(
+                    ErrorCode.LEADER_NOT_AVAILABLE if is_old else ErrorCode.OFFSET_NOT_AVAILABLE,
+                    f"the new leader of {topic}-{one.partition_index} does not know yet how far it is committed",
+                )
         except BarnabasError as error:
             return {"partition_index": one.partition_index, "error_code": refusal_of(error).code}
         return {

@@ -65,7 +65,7 @@ class PartitionViews:
             "leader_epoch": partition.leader_epoch,
             "replica_nodes": partition.replicas,
             "isr_nodes": partition.isr,
-            "eligible_leader_replicas": [],
+            "eligible_leader_replicas": partition.elr,
             "last_known_elr": [],
             "offline_replicas": offline,
         }

@@ -45,6 +45,11 @@ class WideFetches:
         request.check_wanted()
         fetch = await slices.finish(decode_fetch_in_steps(request.version, body), request.check_wanted)
         del body  # so that the buffer it arrived in does not wait, too
+        if fetch.replica_id >= 0:
+            work = self._handler.for_replicas(request, fetch)
+            if work is not None:
+                await work()
+            return
         try:
             self._handler.check(fetch)
             wanted: Partitions = OrderedDict()

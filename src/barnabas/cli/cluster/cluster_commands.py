@@ -24,7 +24,7 @@ def cluster_commands() -> None:
 
 @app.command()
 def describe(as_json: AsJson = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """Show the brokers, what they lead, and what is offline."""
+    """Show the brokers, what they lead, and what is in trouble."""
     from barnabas.cli.cluster.cluster_view import COLUMNS, look
     from barnabas.cli.output import remark, say, say_json, say_table
 
@@ -45,7 +45,7 @@ def watch(
     as_json: AsJson = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Watch the brokers, what they lead, and what is offline.
+    """Watch the brokers, what they lead, and what is in trouble.
 
     Ends with Ctrl-C.
 

@@ -120,7 +120,8 @@ def _brokers_of(
     brokers = [BrokerDirectories([str(path)], number) for number, path in logs.items() if _was_used(path)]
     if not brokers:
         raise CommandFailed(f"no broker in {directory} has data yet; 'barnabas up --brokers' starts them")
-    with cluster_zookeeper(directory, common_texts(given, config, zookeeper)) as (_, texts):
+    common = common_texts(given, config, zookeeper, brokers=len(numbers))
+    with cluster_zookeeper(directory, common) as (_, texts):
         made = BrokerSettings(texts)
         options = made.config.zookeeper_options()
         assert options is not None, "the settings name a ZooKeeper"

@@ -1,4 +1,11 @@
-"""What the commands show of a cluster: its brokers, what they lead and hold, and the partitions without a leader.
+"""What the commands show of a cluster: its brokers, what they lead and hold, and the partitions that are in trouble.
+
+| partitions that are | in sync are |
+|---|---|
+| offline | perhaps some, but nobody leads |
+| under-replicated | fewer than there are replicas |
+| below minimum | fewer than `min.insync.replicas`: writes with acks=all are refused |
+| at minimum | just as many as that: one more failure, and writes with acks=all are refused |
 
 A broker that has just died is listed until its session ends. It is asked for its disks like the others, and shown as
 one that does not answer.
@@ -6,8 +13,8 @@ one that does not answer.
 
 import asyncio
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.base.addresses import address_text
@@ -18,6 +25,8 @@ from barnabas.cli.output import human_bytes, make_table, plural
 from barnabas.cli.watching import clock_text
 from barnabas.client.admin import Admin, LogDirectory
 from barnabas.client.cluster import Cluster
+from barnabas.client.configs import minimums_in_sync
+from barnabas.client.metadata import TopicMetadata
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,6 +35,12 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = ("broker#", "address", "rack", "role", "leads#", "replicas#", "log size#", "disk free#")
 _ANSWER_SECONDS_MAX: Final = 5.0
+_KINDS: Final = {
+    "offline": "offline",
+    "under_replicated": "under-replicated",
+    "below_minimum": "below the minimum in sync",
+    "at_minimum": "at the minimum in sync",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +76,46 @@ class BrokerView:
 
 
 @dataclass(frozen=True, slots=True)
+class TroubledPartitions:
+    """By what is wrong with them. An offline one is only that; another may be in two of the others."""
+
+    offline: tuple[TopicPartition, ...] = ()
+    under_replicated: tuple[TopicPartition, ...] = ()
+    below_minimum: tuple[TopicPartition, ...] = ()
+    at_minimum: tuple[TopicPartition, ...] = ()
+
+    @classmethod
+    def among(cls, topics: Iterable[TopicMetadata], minimums: Mapping[str, int]) -> "TroubledPartitions":
+        """`minimums` are those of topics with several replicas; the others cannot be worse than offline."""
+        found: dict[str, list[TopicPartition]] = {one.name: [] for one in fields(cls)}
+        for topic in topics:
+            for partition in topic.partitions:
+                place = TopicPartition(topic.name, partition.index)
+                replicas, in_sync = len(partition.replicas), len(partition.in_sync_replicas)
+                minimum = min(minimums.get(topic.name, 0), replicas)
+                if partition.leader_id < 0:
+                    found["offline"].append(place)
+                    continue
+                if in_sync < replicas:
+                    found["under_replicated"].append(place)
+                if in_sync < minimum:
+                    found["below_minimum"].append(place)
+                elif in_sync == minimum:
+                    found["at_minimum"].append(place)
+        return cls(**{name: tuple(places) for name, places in found.items()})
+
+    def by_kind(self) -> dict[str, tuple[TopicPartition, ...]]:
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterView:
     cluster_id: str
     controller_id: int
     topic_count: int
     partition_count: int
     brokers: tuple[BrokerView, ...]
-    offline: tuple[TopicPartition, ...]
-    """The partitions that nobody leads."""
+    troubled: TroubledPartitions
 
     @property
     def heading(self) -> str:
@@ -83,8 +130,9 @@ class ClusterView:
             lines.append(f"no answer from broker {first_few(silent)}")
         if self.controller_id not in {broker.broker_id for broker in self.brokers}:
             lines.append("there is no controller")
-        if self.offline:
-            lines.append(f"{plural(len(self.offline), 'partition')} offline: {first_few(self.offline)}")
+        for kind, partitions in self.troubled.by_kind().items():
+            if partitions:
+                lines.append(f"{plural(len(partitions), 'partition')} {_KINDS[kind]}: {first_few(partitions)}")
         for broker in self.brokers:
             if broker.stray_count:
                 names = first_few(broker.strays, broker.stray_count)
@@ -129,7 +177,7 @@ class ClusterView:
                 }
                 for broker in self.brokers
             ],
-            "offline": [{"topic": one.topic, "partition": one.partition} for one in self.offline],
+            **{kind: _places(partitions) for kind, partitions in self.troubled.by_kind().items()},
         }
 
 
@@ -178,9 +226,15 @@ async def look(cluster: Cluster) -> ClusterView:
         )
         for broker, directories in zip(description.brokers, disks, strict=True)
     ]
-    offline = [TopicPartition(topic, partition.index) for topic, partition in partitions if partition.leader_id < 0]
+    replicated = {name for name, partition in partitions if len(partition.replicas) > 1}
+    troubled = TroubledPartitions.among(topics, await minimums_in_sync(cluster, replicated))
     return ClusterView(
-        description.cluster_id, description.controller_id, len(topics), len(partitions), tuple(brokers), tuple(offline)
+        description.cluster_id,
+        description.controller_id,
+        len(topics),
+        len(partitions),
+        tuple(brokers),
+        troubled,
     )
 
 
@@ -190,6 +244,10 @@ async def _directories(admin: Admin, broker_id: int) -> tuple[LogDirectory, ...]
             return tuple(await admin.log_directories_of(broker_id))
     except (BarnabasError, TimeoutError):
         return None
+
+
+def _places(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+    return [{"topic": one.topic, "partition": one.partition} for one in partitions]
 
 
 def _size(count: int) -> str:

@@ -7,7 +7,13 @@ DIR/broker-N/broker.properties   written at every start; readable by its owner a
 DIR/broker-N/data/               the broker's log directory
 ```
 
-A broker keeps its port: it is read from the properties file of the last start.
+A broker keeps its port: it is read from the properties file of the last start. Defaults go by the number of brokers:
+
+| brokers | replicas of new topics and of internal ones | `min.insync.replicas` |
+|---|---|---|
+| 1 | 1 | 1 |
+| 2 | 2 | 1: one broker may die |
+| 3 and more | 3 | 2 |
 """
 
 import logging
@@ -32,6 +38,7 @@ ZOOKEEPER: Final = "zookeeper"
 _PROPERTIES: Final = "broker.properties"
 _DATA: Final = "data"
 _LISTENER: Final = "PLAINTEXT://"
+_REPLICAS_MAX: Final = 3
 _NOTE: Final = "# Written by `barnabas up --brokers` at every start, from its options; only the port is kept.\n"
 _OWN: Final = (
     "node.id",
@@ -90,8 +97,10 @@ def bootstrap_of(brokers: Sequence[LocalBroker]) -> str:
     return ",".join(broker.address for broker in brokers)
 
 
-def common_texts(given: Mapping[str, str], config: Path | None, zookeeper: str | None) -> dict[str, str]:
-    """The settings that all brokers share, checked: a mistake is said before anything starts."""
+def common_texts(
+    given: Mapping[str, str], config: Path | None, zookeeper: str | None, *, brokers: int
+) -> dict[str, str]:
+    """The settings that all of so many brokers share, checked: a mistake is said before anything starts."""
     for name in _OWN:
         if name in given:
             raise InvalidSetting(f"--set {name} is not allowed with --brokers: it differs from broker to broker")
@@ -99,9 +108,17 @@ def common_texts(given: Mapping[str, str], config: Path | None, zookeeper: str |
     for name in _OWN:
         if texts.pop(name, None) is not None:
             logger.warning("%s: %s has no effect with --brokers: it differs from broker to broker", config, name)
-    texts = {**ALONE, **texts, **given} | ({} if zookeeper is None else {"zookeeper.connect": zookeeper})
+    texts = {**_defaults(brokers), **texts, **given} | ({} if zookeeper is None else {"zookeeper.connect": zookeeper})
     BrokerSettings(texts)
     return texts
+
+
+def _defaults(brokers: int) -> dict[str, str]:
+    replicas = str(min(_REPLICAS_MAX, brokers))
+    defaults = {**ALONE, "default.replication.factor": replicas, "offsets.topic.replication.factor": replicas}
+    if brokers >= _REPLICAS_MAX:
+        defaults["min.insync.replicas"] = "2"
+    return defaults
 
 
 def plan_brokers(directory: Path, count: int, listen: str | None, metrics_port: int | None) -> list[LocalBroker]:

@@ -9,7 +9,8 @@ from typing import Final
 
 from barnabas.base.ids import TopicPartition
 from barnabas.sim.checkers.calls import commit_calls, committed_calls
-from barnabas.sim.checkers.guarantees import are_groups_damaged, clock_ahead_ms, deleted_topics, power_losses
+from barnabas.sim.checkers.guarantees import OFFSETS_TOPIC, are_groups_damaged, clock_ahead_ms, deleted_topics
+from barnabas.sim.checkers.power_loss import PowerLosses
 from barnabas.sim.checkers.register import Register
 from barnabas.sim.histories.events import History
 
@@ -20,7 +21,7 @@ _EXPIRY_MS: Final = 7 * 86_400_000
 def check_commits(history: History) -> Iterator[str]:
     if are_groups_damaged(history):
         return
-    losses, deleted = power_losses(history), deleted_topics(history)
+    losses, deleted = PowerLosses(history).of_topic(OFFSETS_TOPIC), deleted_topics(history)
     may_expire = clock_ahead_ms(history) >= _EXPIRY_MS
     registers: dict[tuple[str, TopicPartition], Register[int | None]] = {}
     for call in commit_calls(history):

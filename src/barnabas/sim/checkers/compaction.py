@@ -1,6 +1,7 @@
 """Compaction never removes the last record of a key.
 
-For each acknowledged record of a compacted topic one of these is true at the end:
+For each record of a compacted topic that was acknowledged (by all replicas, if there are several) one of these is true
+at the end:
 
 - it is stored;
 - a later record of its key is stored;
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from math import inf
 
 from barnabas.base.ids import TopicPartition
-from barnabas.sim.checkers.guarantees import damaged_partitions, deleted_topics, is_compacted
+from barnabas.sim.checkers.guarantees import damaged_partitions, deleted_topics, is_compacted, replicated_partitions
 from barnabas.sim.checkers.power_loss import PowerLosses
 from barnabas.sim.histories.events import Acked, History, Sent
 
@@ -25,6 +26,7 @@ def check_compaction(history: History) -> Iterator[str]:
         return
     settings, losses = history.topic_settings(), PowerLosses(history)
     damaged, deleted = damaged_partitions(history), deleted_topics(history)
+    replicated = replicated_partitions(history)
     sent = {event.number: event for event in history.of(Sent)}
     stored: dict[_Key, int] = {}
     for partition, log in history.final.items():
@@ -36,6 +38,7 @@ def check_compaction(history: History) -> Iterator[str]:
         if (
             ack.offset < 0
             or call.value is None
+            or (call.acks == 1 and ack.partition in replicated)
             or ack.partition in damaged
             or topic in deleted
             or not is_compacted(settings.get(topic, {}))
@@ -45,7 +48,7 @@ def check_compaction(history: History) -> Iterator[str]:
         key = (ack.partition, call.key)
         if stored.get(key, -1) >= ack.offset or tombstones.get(key, -1) > ack.offset:
             continue
-        if objection := losses.objection(ack):
+        if objection := losses.objection(ack.client, ack.at, ack.partition, ack.offset):
             yield (
                 f"{call.value!r}, acknowledged at {ack.at:.3f} s at offset {ack.offset} of {ack.partition}, was the "
                 f"last record of key {call.key!r} and is gone; {objection}"

@@ -5,6 +5,7 @@ it: then it may be as old as the fault that held it back, and the broker may hav
 """
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from barnabas.sim.histories.events import Happened, History
@@ -32,3 +33,7 @@ class Delays:
             if start <= earliest <= end:
                 earliest = start - USUAL_SECONDS
         return earliest
+
+    def is_any_late(self, hosts: Iterable[str], at: float) -> bool:
+        """Whether one of these may not have heard of what others did before this time."""
+        return any(start <= at <= end for host in hosts for start, end in self._spans.get(host, ()))

@@ -10,7 +10,7 @@ from typing import Final
 
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.sim.checkers.calls import admin_calls
-from barnabas.sim.checkers.guarantees import damaged_partitions
+from barnabas.sim.checkers.guarantees import damaged_partitions, replicated_partitions
 from barnabas.sim.histories.events import Acked, Happened, History, Positioned, Sent, Shown
 
 _SLACK_SECONDS: Final = 0.1
@@ -25,9 +25,10 @@ def check_early_expiry(history: History) -> Iterator[str]:
         for one in admin_calls(history, "delete_records")
     }
     sent = {event.number: event for event in history.of(Sent)}
+    replicated = replicated_partitions(history)
     youngest: dict[TopicPartition, list[tuple[Offset, float]]] = {}
     for ack in history.of(Acked):
-        if ack.offset >= 0:
+        if ack.offset >= 0 and (sent[ack.number].acks != 1 or ack.partition not in replicated):
             youngest.setdefault(ack.partition, []).append((ack.offset, sent[ack.number].at))
     for partition, start, at in _starts(history):
         texts = settings.get(partition.topic, {}).get("retention.ms", "")

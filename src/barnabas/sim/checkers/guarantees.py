@@ -5,6 +5,9 @@
 | `flush.messages=1` | yes | yes |
 | any other | yes | what was not flushed yet may be lost, from some offset on |
 
+In a cluster this is true of one broker's disk; what is lost there is with others (`custody`). What the leader alone has
+acknowledged (acks=1) is promised nothing.
+
 Retention, DeleteRecords and compaction remove records that were kept. A bit that changed at rest excuses everything of
 its partition but showing wrong records. One in an index excuses nothing: records are found, and kept, without it. A
 disk that was replaced with an empty one (`wipe`) excuses whatever was on it.
@@ -13,8 +16,9 @@ disk that was replaced with an empty one (`wipe`) excuses whatever was on it.
 from typing import Final
 
 from barnabas.base.ids import TopicPartition
-from barnabas.sim.histories.events import AdminCalled, Happened, History
+from barnabas.sim.histories.events import AdminCalled, Happened, History, StateWritten
 
+ALL_ACKS: Final = -1
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
@@ -29,8 +33,14 @@ def damaged_indexes(history: History) -> list[str]:
 
 
 def damaged_partitions(history: History) -> set[TopicPartition]:
-    places = [path.rpartition("/")[2].rpartition("-") for path in damaged_paths(history)]
-    return {TopicPartition(topic, int(index)) for topic, _, index in places if index.isdigit()}
+    found = [partition_of_path(event.details) for event in history.of(Happened) if event.what == "flip"]
+    return {partition for partition in found if partition is not None}
+
+
+def partition_of_path(path: str) -> TopicPartition | None:
+    """Of a file of a log; None for one that was set aside."""
+    topic, _, index = path.rpartition("/")[0].rpartition("/")[2].rpartition("-")
+    return TopicPartition(topic, int(index)) if index.isdigit() else None
 
 
 def are_groups_damaged(history: History) -> bool:
@@ -52,6 +62,11 @@ def clock_ahead_ms(history: History) -> int:
     """How far clocks of brokers went ahead of those of their clients, at most."""
     jumps = [event.details.partition(" ")[0] for event in history.of(Happened) if event.what == "clock jump"]
     return sum(max(0, int(jump)) for jump in jumps)
+
+
+def replicated_partitions(history: History) -> set[TopicPartition]:
+    """Those that other brokers than the leader have, too: what it acknowledged alone (acks=1) may be lost there."""
+    return {event.partition for event in history.of(StateWritten) if len(event.isr) > 1}
 
 
 def is_flushed(settings: dict[str, str]) -> bool:

@@ -3,7 +3,7 @@
 | topic | the start of its logs |
 |---|---|
 | without retention settings of its own, never asked for DeleteRecords | 0, at all times |
-| any other | never goes back, but by a loss of power |
+| any other | never goes back, but by a loss of power, or with another leader |
 
 Compaction leaves the start where it is. Retention renames the files of old segments without a sync, and checkpoints the
 start only now and then, so a loss of power may bring old segments back. DeleteRecords is on disk when it is answered,
@@ -23,7 +23,7 @@ from barnabas.sim.checkers.guarantees import (
     trimmed_topics,
     wipes,
 )
-from barnabas.sim.histories.events import History
+from barnabas.sim.histories.events import History, StateWritten
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ class _Start:
 def check_log_starts(history: History) -> Iterator[str]:
     settings, losses, wiped = history.topic_settings(), power_losses(history), wipes(history)
     damaged, deleted, trimmed = damaged_partitions(history), deleted_topics(history), trimmed_topics(history)
+    changes = _leader_changes(history)
     for partition, starts in sorted(_seen_starts(history).items()):
         topic = partition.topic
         if partition in damaged or topic in deleted:
@@ -51,13 +52,22 @@ def check_log_starts(history: History) -> Iterator[str]:
             continue
         for number, later in enumerate(starts):
             for earlier in starts[:number]:
-                excuses = wiped if earlier.is_promised else losses
+                excuses = wiped if earlier.is_promised else [*losses, *changes.get(partition, ())]
                 if (
                     later.offset < earlier.offset
                     and earlier.done_at < later.called_at
                     and not any(earlier.called_at <= at <= later.done_at for at in excuses)
                 ):
                     yield f"the start of {partition} went back from {earlier} to {later}"
+
+
+def _leader_changes(history: History) -> dict[TopicPartition, list[float]]:
+    """When each partition got another leader: retention is each broker's own."""
+    found: dict[TopicPartition, list[float]] = {}
+    for event in history.of(StateWritten):
+        if event.leader_epoch:
+            found.setdefault(event.partition, []).append(event.at)
+    return found
 
 
 def _seen_starts(history: History) -> dict[TopicPartition, list[_Start]]:

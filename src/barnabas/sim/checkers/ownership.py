@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from barnabas.base.ids import TopicPartition
-from barnabas.sim.checkers.guarantees import are_groups_damaged, power_losses
+from barnabas.sim.checkers.guarantees import OFFSETS_TOPIC, are_groups_damaged
+from barnabas.sim.checkers.power_loss import PowerLosses
 from barnabas.sim.histories.events import History, Owned
 
 _TOLD_SECONDS_MAX: Final = 15.0
@@ -19,7 +20,7 @@ _TOLD_SECONDS_MAX: Final = 15.0
 def check_ownership(history: History) -> Iterator[str]:
     if are_groups_damaged(history):
         return
-    losses = power_losses(history)
+    losses = PowerLosses(history).of_topic(OFFSETS_TOPIC)
     owners: dict[tuple[str, int, TopicPartition], Owned] = {}
     for event in history.of(Owned):
         for partition in event.partitions:

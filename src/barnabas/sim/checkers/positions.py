@@ -22,9 +22,9 @@ from barnabas.sim.checkers.guarantees import (
     deleted_topics,
     is_compacted,
     may_expire,
-    power_losses,
     trimmed_topics,
 )
+from barnabas.sim.checkers.power_loss import PowerLosses
 from barnabas.sim.histories.events import History, Positioned, Shown
 
 _AHEAD_SECONDS: Final = 5.0
@@ -64,7 +64,7 @@ class _Rules:
     def __init__(self, history: History) -> None:
         self._settings = history.topic_settings()
         self._trimmed = trimmed_topics(history)
-        self._losses = power_losses(history)
+        self._losses = PowerLosses(history)
         self._final = history.final
 
     def problem_between(self, position: _Position, run: Shown) -> str | None:
@@ -76,10 +76,10 @@ class _Rules:
             if not has_moving_start:
                 return "records are skipped, and nothing moves the start of this log"
             log = self._final.get(run.partition)
-            if log is not None and first > log.start_offset and not any(at >= run.at for at in self._losses):
+            if log is not None and first > log.start_offset and not self._losses.happened(run.partition, run.at, inf):
                 return f"records are skipped, and the log still starts at {log.start_offset} in the end"
             return None
-        if not any(position.known_at <= at <= run.at for at in self._losses):
+        if not self._losses.happened(run.partition, position.known_at, run.at):
             return "records come again, and nothing was lost"
         if first > 0 and not has_moving_start:
             return "it went back, but not to the start of the log"

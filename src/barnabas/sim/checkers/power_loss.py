@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 from barnabas.base.ids import Offset, TopicPartition
+from barnabas.sim.checkers.custody import Custody
 from barnabas.sim.checkers.delays import Delays
 from barnabas.sim.checkers.guarantees import is_flushed, power_losses, wipes
 from barnabas.sim.histories.events import Acked, History, Sent, Shown, ShownRecord
@@ -32,28 +33,49 @@ class _Survivors:
 
 
 class PowerLosses:
+    """Of a broker alone, or of a cluster: there a loss of power takes what nobody else has (`custody`)."""
+
     def __init__(self, history: History) -> None:
         self._delays = Delays(history)
+        self._custody = Custody(history)
         self._losses = sorted(power_losses(history))
         self._wipes = sorted(wipes(history))
         self._settings = history.topic_settings()
         self._survivors = _find_survivors(history) if self._losses else {}
 
-    def objection(self, ack: Acked) -> str | None:
-        """Why no loss of power explains that this record is gone; None when one does."""
-        losses = self._wipes if is_flushed(self._settings.get(ack.partition.topic, {})) else self._losses
-        slot = bisect_left(losses, self._delays.given_after(ack.client, ack.at))
-        if slot == len(losses):
+    def objection(self, client: str, at: float, partition: TopicPartition, offset: Offset) -> str | None:
+        """Why no loss of power explains that this record is gone, of which the client was told; None when one does."""
+        lost_at = self._lost_at(partition, self._delays.given_after(client, at), at)
+        if lost_at is None:
             return "no loss of power explains it"
-        lost_at = losses[slot]  # the first is the best excuse: least was written before it
-        survivors = self._survivors.get(ack.partition)
-        oldest = survivors.oldest_after(ack.offset) if survivors is not None else None
+        survivors = self._survivors.get(partition)
+        oldest = survivors.oldest_after(offset) if survivors is not None else None
         if oldest is not None and oldest[0] < lost_at:
             return (
                 f"the loss of power at {lost_at:.3f} s does not explain it: offset {oldest[1]} is there, "
                 f"which was written by {oldest[0]:.3f} s"
             )
         return None
+
+    def _lost_at(self, partition: TopicPartition, since: float, until: float) -> float | None:
+        """The first loss is the best excuse: least was written before it."""
+        if partition in self._custody:
+            return self._custody.lost_at(partition, since, until)
+        losses = self._wipes if is_flushed(self._settings.get(partition.topic, {})) else self._losses
+        slot = bisect_left(losses, since)
+        return losses[slot] if slot < len(losses) else None
+
+    def happened(self, partition: TopicPartition, since: float, until: float) -> bool:
+        """Whether something that was committed by then may have been lost in this time."""
+        if partition in self._custody:
+            lost_at = self._custody.lost_at(partition, since, until)
+            return lost_at is not None and lost_at <= until
+        return any(since <= at <= until for at in self._losses)
+
+    def of_topic(self, topic: str) -> list[float]:
+        """All times at which a partition of the topic may have lost something."""
+        partitions = self._custody.partitions_of(topic)
+        return sorted(at for one in partitions for at in self._custody.losses(one)) if partitions else self._losses
 
 
 def _find_survivors(history: History) -> dict[TopicPartition, _Survivors]:

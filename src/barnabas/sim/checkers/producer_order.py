@@ -3,7 +3,8 @@
 Our client has one batch of a partition under way at a time, and sends the next when that one is settled. So
 
 - acknowledged records have ascending offsets, whatever the producer's kind, until a loss of power: what is sent after
-  it may get the offset of what was lost;
+  it may get the offset of what was lost; so may what is sent after a change of leaders, where the leader alone
+  acknowledges (acks=1) and has replicas;
 - the final log of an idempotent producer holds its records in order, exactly.
 
 The order ends where a process does: the next one is another producer, and a request of the old one may still be on its
@@ -16,7 +17,8 @@ from itertools import pairwise
 
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.sim.checkers.delays import Delays
-from barnabas.sim.checkers.guarantees import damaged_partitions, deleted_topics, power_losses
+from barnabas.sim.checkers.guarantees import damaged_partitions, deleted_topics, replicated_partitions
+from barnabas.sim.checkers.power_loss import PowerLosses
 from barnabas.sim.histories.events import Acked, Happened, History, SendFailed, Sent
 
 _Producer = tuple[str, int, TopicPartition]
@@ -48,12 +50,14 @@ def _sent_by_producer(history: History) -> dict[_Producer, list[Sent]]:
 
 def _acknowledged_order(history: History, producers: dict[_Producer, list[Sent]]) -> Iterator[str]:
     acks = {event.number: event for event in history.of(Acked) if event.offset >= 0}
-    losses, delays = power_losses(history), Delays(history)
+    losses, delays, replicated = PowerLosses(history), Delays(history), replicated_partitions(history)
     for (client, _, partition), sent in producers.items():
+        if partition in replicated and any(one.acks == 1 for one in sent):
+            continue
         known = [acks[one.number] for one in sent if one.number in acks]
         for first, second in pairwise(known):
             since = delays.given_after(client, first.at)
-            if second.offset <= first.offset and not any(since <= at <= second.at for at in losses):
+            if second.offset <= first.offset and not losses.happened(partition, since, second.at):
                 yield (
                     f"{client} sent number {first.number} before number {second.number} to {partition}, and they were "
                     f"acknowledged at offsets {first.offset} and {second.offset}"

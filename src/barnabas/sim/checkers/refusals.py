@@ -8,7 +8,8 @@ than a day by its clock.
 from collections.abc import Iterator
 from typing import Final
 
-from barnabas.sim.checkers.guarantees import clock_ahead_ms, damaged_partitions, power_losses
+from barnabas.sim.checkers.guarantees import clock_ahead_ms, damaged_partitions
+from barnabas.sim.checkers.power_loss import PowerLosses
 from barnabas.sim.histories.events import History, SendFailed, Sent
 
 _EXPIRY_MS: Final = 86_400_000
@@ -18,10 +19,10 @@ _REFUSED: Final = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 def check_refusals(history: History) -> Iterator[str]:
     if clock_ahead_ms(history) >= _EXPIRY_MS:
         return
-    first_loss = min(power_losses(history), default=None)
+    losses = PowerLosses(history)
     damaged = damaged_partitions(history)
     sent = {event.number: event for event in history.of(Sent)}
     for event in history.of(SendFailed):
-        is_excused = first_loss is not None and first_loss <= event.at
-        if _REFUSED in event.error and not is_excused and sent[event.number].partition not in damaged:
+        partition = sent[event.number].partition
+        if _REFUSED in event.error and partition not in damaged and not losses.happened(partition, 0.0, event.at):
             yield f"at {event.at:.3f} s {event.client} was refused, and no loss of power explains it: {event.error}"

@@ -11,7 +11,9 @@ from barnabas.sim.checkers.disks import check_disks
 from barnabas.sim.checkers.duplicates import check_duplicates
 from barnabas.sim.checkers.early_expiry import check_early_expiry
 from barnabas.sim.checkers.epoch_contents import check_epoch_contents
+from barnabas.sim.checkers.healing import check_healing
 from barnabas.sim.checkers.images import check_images
+from barnabas.sim.checkers.leaders import check_leaders
 from barnabas.sim.checkers.log_starts import check_log_starts
 from barnabas.sim.checkers.origins import check_origins
 from barnabas.sim.checkers.ownership import check_ownership
@@ -19,9 +21,12 @@ from barnabas.sim.checkers.positions import check_positions
 from barnabas.sim.checkers.producer_order import check_producer_order
 from barnabas.sim.checkers.readable import check_readable
 from barnabas.sim.checkers.refusals import check_refusals
+from barnabas.sim.checkers.replicas import check_replicas
 from barnabas.sim.checkers.seen_at_once import check_seen_at_once
+from barnabas.sim.checkers.seen_records import check_seen_records
 from barnabas.sim.checkers.topics import check_topics
 from barnabas.sim.checkers.wakeups import check_wakeups
+from barnabas.sim.checkers.watermarks import check_watermarks
 from barnabas.sim.histories.events import History
 
 Checker = Callable[[History], Iterable[str]]
@@ -30,6 +35,11 @@ CHECKERS: Final[Mapping[str, Checker]] = {
     "seen at once": check_seen_at_once,
     "readable": check_readable,
     "acked records": check_acked_records,
+    "seen records": check_seen_records,
+    "watermarks": check_watermarks,
+    "replicas": check_replicas,
+    "leaders": check_leaders,
+    "healing": check_healing,
     "origins": check_origins,
     "epoch contents": check_epoch_contents,
     "producer order": check_producer_order,

@@ -2,16 +2,18 @@
 
 Whether a topic exists, and each setting of it, is a register (`register`): calls write it, and what is there at the end
 reads it, as does everybody who lists the topics. The metadata is on disk when a call is answered, so nothing is excused
-by a loss of power. The partitions of a topic never become fewer.
+by a loss of power. The partitions of a topic never become fewer. In a cluster any broker lists the topics, also one
+that a fault keeps away from the controller: what is listed then may be old.
 """
 
 from collections.abc import Iterator
 from math import inf
 
 from barnabas.sim.checkers.calls import AdminCall, Span, admin_calls
+from barnabas.sim.checkers.delays import Delays
 from barnabas.sim.checkers.guarantees import deleted_topics
 from barnabas.sim.checkers.register import Register
-from barnabas.sim.histories.events import History
+from barnabas.sim.histories.events import History, Led
 
 _END = Span(inf, inf)
 
@@ -26,8 +28,9 @@ def _existence(history: History) -> Iterator[str]:
     topics: dict[str, Register[bool]] = {}
     for call in admin_calls(history, "create_topic", "delete_topic"):
         topics.setdefault(call.topic, Register(False)).write(call.span, call.called.action == "create_topic")
+    delays, brokers = Delays(history), {event.client for event in history.of(Led)}
     for call in admin_calls(history, "describe"):
-        if isinstance(call.result, tuple):
+        if isinstance(call.result, tuple) and not delays.is_any_late(brokers, call.span.called_at):
             yield from _missing(topics, call.result, call.span, f"at {call.span.done_at:.3f} s")
     if history.is_complete:
         yield from _missing(topics, tuple(history.final_topics), _END, "at the end")

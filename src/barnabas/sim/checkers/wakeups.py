@@ -1,8 +1,8 @@
 """A reader that waits at the end of a partition is shown new records at once, not when its wait is over.
 
-A reader waits for a record if it stood at the record's offset before it was acknowledged, and reads all the time. Such
-a record is shown to it within a quarter of a second. Around faults and starts nothing is promised; a start may take
-long on a slow disk, and is over when somebody's record was acknowledged.
+A reader waits for a record if it stood at the record's offset before it was acknowledged (by all replicas, if there are
+several), and reads all the time. Such a record is shown to it within a quarter of a second. Around faults and starts
+nothing is promised; a start may take long on a slow disk, and is over when somebody's record was acknowledged.
 """
 
 from bisect import bisect_left, bisect_right
@@ -11,7 +11,8 @@ from math import inf
 from typing import Final
 
 from barnabas.base.ids import Offset, TopicPartition
-from barnabas.sim.histories.events import Acked, Happened, History, OperationEnded, Positioned, Shown
+from barnabas.sim.checkers.guarantees import ALL_ACKS, replicated_partitions
+from barnabas.sim.histories.events import Acked, Happened, History, OperationEnded, Positioned, Sent, Shown
 
 _READER: Final = "reader-1"
 """It asks for a single byte: others may wait for more."""
@@ -27,8 +28,11 @@ _START_SECONDS: Final = 2.0
 
 def check_wakeups(history: History) -> Iterator[str]:
     acked: dict[tuple[TopicPartition, Offset], float] = {}
+    replicated = replicated_partitions(history)
+    sent = {event.number: event for event in history.of(Sent)}
     for ack in history.of(Acked):
-        acked.setdefault((ack.partition, ack.offset), ack.at)
+        if ack.partition not in replicated or sent[ack.number].acks == ALL_ACKS:
+            acked.setdefault((ack.partition, ack.offset), ack.at)
     faults = [event.at for event in history.of(Happened) if event.client != "director"]
     starts = _starts(history, sorted(acked.values()))
     reads = _reads(history)

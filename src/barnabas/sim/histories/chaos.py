@@ -9,6 +9,7 @@ import errno
 from collections.abc import Sequence
 from typing import Final
 
+from barnabas.metadata.znodes import BrokerRegistration
 from barnabas.sim.histories.actors import ActorProcess
 from barnabas.sim.histories.plan import Fault
 from barnabas.sim.histories.recorder import Recorder
@@ -119,6 +120,11 @@ class Chaos:
             self._zookeeper.stop()
             await asyncio.sleep(seconds)
             self._zookeeper.start()
+
+    async def _expire(self, broker: int) -> None:
+        """A broker's session ends; its process lives, and finds out."""
+        if self._zookeeper is not None and self._zookeeper.expire_owner(BrokerRegistration.path_of(broker)):
+            self._note(self._nodes[broker].name, "expire")
 
     # Disks
 

@@ -6,7 +6,7 @@ its disks.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -23,6 +23,7 @@ from barnabas.controller.history import Place
 from barnabas.metadata.image import ClusterImage
 from barnabas.sim.histories.actors import CLUSTER_OPTIONS, ActorProcess, ask_committed
 from barnabas.sim.histories.chaos import Chaos
+from barnabas.sim.histories.cluster_watch import ClusterWatch
 from barnabas.sim.histories.events import (
     AdminCalled,
     AdminDone,
@@ -31,20 +32,21 @@ from barnabas.sim.histories.events import (
     FinalTopic,
     History,
     ImageSeen,
+    NotHealed,
     ShownRecord,
 )
+from barnabas.sim.histories.final_disks import read_disks
 from barnabas.sim.histories.plan import Plan
 from barnabas.sim.histories.recorder import Recorder, shown_records
 from barnabas.sim.world.node import BrokerNode
 from barnabas.sim.world.world import World
 from barnabas.sim.world.zookeeper import SimulatedZooKeeper
-from barnabas.storage.tools.findings import Severity
-from barnabas.storage.tools.verify_directory import find_target, verify_target
 
 _Task = Callable[[Cluster], Awaitable[None]]
 
 HISTORY_SECONDS_MAX: Final = 1800.0
-_AGREEMENT_SECONDS_MAX: Final = 60.0
+HEALING_SECONDS_MAX: Final = 60.0
+"""How long a cluster may take, after the last fault, until everything is as it should be."""
 _LOOK_SECONDS: Final = 0.1
 _DIRECTOR: Final = "director"
 
@@ -63,6 +65,7 @@ class Director:
         self.plan = plan
         self.world = World(plan.seed, seconds_max=HISTORY_SECONDS_MAX)
         self.recorder = Recorder(self.world)
+        self._watch = ClusterWatch(self.recorder)
         self._nodes: list[BrokerNode] = []
         self._zookeeper: SimulatedZooKeeper | None = None
         """Of a cluster; a broker on its own has none."""
@@ -81,14 +84,13 @@ class Director:
     async def _direct(self) -> None:
         plan, world = self.plan, self.world
         loop = world.loop
-        zookeeper = self._zookeeper = SimulatedZooKeeper(world) if plan.brokers > 1 else None
+        if plan.brokers > 1:
+            self._make_ensemble()
+        zookeeper = self._zookeeper
         self._nodes = [
-            BrokerNode(world, number, plan.settings, plan.directories, zookeeper)
-            for number in range(1, plan.brokers + 1)
+            self._make_node(number, plan.settings, plan.directories) for number in range(1, plan.brokers + 1)
         ]
         for node in self._nodes:
-            if zookeeper is not None:
-                node.on_image = partial(self._note_image, node.name)
             node.start()
         for node in self._nodes:
             if not await node.until_serving():
@@ -111,11 +113,22 @@ class Director:
         await asyncio.gather(*background, return_exceptions=True)
         self.world.network.look_for_unanswered()
         await self._heal()
-        await self._await_agreement()
+        if zookeeper is not None:
+            await self._await_healing()
         await self._as_director(self._read_all)
-        for node in self._nodes:
-            await node.stop()
-            self._verify(node)
+        await self._read_all_disks()
+
+    def _make_ensemble(self) -> None:
+        """A ZooKeeper, which makes a cluster of all brokers that come after it."""
+        self._zookeeper = SimulatedZooKeeper(self.world)
+        self._zookeeper.on_write = self._watch.written
+
+    def _make_node(self, number: int, settings: Mapping[str, str], directories: int) -> BrokerNode:
+        node = BrokerNode(self.world, number, settings, directories, self._zookeeper)
+        if self._zookeeper is not None:
+            node.on_image = partial(self._note_image, node.name)
+            node.on_leading = partial(self._watch.leads, node)
+        return node
 
     async def _heal(self) -> None:
         self.world.network.heal()
@@ -134,27 +147,51 @@ class Director:
     def _note_image(self, broker: str, place: Place, image: ClusterImage) -> None:
         self.recorder.add(ImageSeen(self.recorder.now, broker, *place, image.controller_id, _checksum(image)))
 
-    async def _await_agreement(self) -> None:
-        """All brokers have the same image, soon after everything is healed."""
-        ends = self.world.loop.time() + _AGREEMENT_SECONDS_MAX
+    async def _await_healing(self) -> None:
+        """All brokers have the same image, and every partition a leader and all its replicas in sync."""
+        ends = self.world.loop.time() + HEALING_SECONDS_MAX
         while self.world.loop.time() < ends:
-            histories = [node.broker.running.cluster.history for node in self._nodes if node.broker is not None]
-            brokers = [sorted(one.image.brokers) for one in histories]
-            if len({one.place for one in histories}) == 1 and len(brokers[0]) == len(self._nodes):
+            if self._disagreement() is None and not self._not_healed():
                 return
             await asyncio.sleep(_LOOK_SECONDS)
-        self.recorder.history.violations.append(
-            f"brokers do not agree on the image of the cluster: {[str(one.place) for one in histories]}, {brokers}"
-        )
+        if disagreement := self._disagreement():
+            self.recorder.history.violations.append(disagreement)
+        for partition, details in self._not_healed().items():
+            self.recorder.add(NotHealed(self.recorder.now, _DIRECTOR, partition, details))
 
-    def _verify(self, node: BrokerNode) -> None:
-        node.disk.before_call = None
-        for directory in node.directories:
-            report = verify_target(node.disk, find_target(node.disk, directory))
-            found = [*report.findings, *(one for partition in report.partitions for one in partition.findings)]
-            self.recorder.history.verify_findings += [
-                f"{node.name}: {one.place}: {one.problem}" for one in found if one.severity is Severity.ERROR
-            ]
+    def _disagreement(self) -> str | None:
+        histories = [node.broker.running.cluster.history for node in self._nodes if node.broker is not None]
+        brokers = [sorted(one.image.brokers) for one in histories]
+        if len({one.place for one in histories}) == 1 and len(brokers[0]) == len(self._nodes):
+            return None
+        places = [str(one.place) for one in histories]
+        return f"brokers do not agree on the image of the cluster: {places}, {brokers}"
+
+    def _not_healed(self) -> dict[TopicPartition, str]:
+        """By the image of one broker: which partitions are not led, or not all of whose replicas are in sync."""
+        brokers = {node.node_id: node.broker for node in self._nodes if node.broker is not None}
+        found: dict[TopicPartition, str] = {}
+        image = next(iter(brokers.values())).running.cluster.history.image
+        for topic in image.topics.values():
+            for one in topic.partitions:
+                name = TopicPartition(topic.name, one.index)
+                broker = brokers.get(one.leader)
+                led = None if broker is None else broker.replicas.get(*name)
+                if led is None or led.leader_epoch != one.leader_epoch:
+                    found[name] = f"broker {one.leader} should lead it in epoch {one.leader_epoch}, and does not"
+                elif set(one.isr) != set(one.replicas):
+                    found[name] = f"of its replicas {list(one.replicas)} only {list(one.isr)} are in sync"
+        return found
+
+    async def _read_all_disks(self) -> None:
+        """Stops the brokers, one after the other."""
+        history, is_cluster = self.recorder.history, self._zookeeper is not None
+        if is_cluster:
+            led = [one for node in self._nodes if node.broker is not None for one in node.broker.replicas]
+            history.final_watermarks = {one.name: one.high_watermark for one in led}
+        for node in self._nodes:
+            await node.stop()
+            read_disks(node, history, with_records=is_cluster)
 
     # What the director does as a client
 

@@ -64,6 +64,66 @@ class ImageSeen(Event):
     checksum: int
 
 
+@dataclass(frozen=True, slots=True)
+class Registered(Event):
+    """A broker has registered itself, in an epoch of its own."""
+
+    broker_id: int
+    broker_epoch: int
+
+    @property
+    def sentence(self) -> str:
+        return f"broker {self.broker_id} is registered in epoch {self.broker_epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class StateWritten(Event):
+    """Somebody wrote who leads a partition, and who is in sync."""
+
+    partition: TopicPartition
+    leader: int
+    """-1: nobody."""
+    leader_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    """Brokers, each with the epoch of the registration in which it is in sync."""
+    elr: tuple[tuple[int, int], ...] = ()
+    """Those that left when too few were in sync, in the same way."""
+    is_recovering: bool = False
+    """The leader was not in sync, nor eligible."""
+
+    @property
+    def sentence(self) -> str:
+        who = "nobody" if self.leader < 0 else f"broker {self.leader}"
+        members = [("in sync", self.isr), *([("eligible", self.elr)] if self.elr else [])]
+        told = "; ".join(
+            f"{what} {', '.join(f'{one} ({epoch})' for one, epoch in ones) or 'nobody'}" for what, ones in members
+        )
+        how = ", perhaps with losses" if self.is_recovering else ""
+        return f"{who} leads {self.partition} in epoch {self.leader_epoch}{how}; {told}"
+
+
+@dataclass(frozen=True, slots=True)
+class Led(Event):
+    """A broker began to serve a partition as its leader."""
+
+    partition: TopicPartition
+    leader_epoch: int
+    life: int
+    """Of the broker: how often it was started."""
+
+    @property
+    def sentence(self) -> str:
+        return f"serves {self.partition} in epoch {self.leader_epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class NotHealed(Event):
+    """A partition does not have a leader and all its replicas in sync, long after everything was healed."""
+
+    partition: TopicPartition
+    details: str
+
+
 # Consumers
 
 
@@ -205,6 +265,14 @@ class FinalLog:
 
 
 @dataclass(frozen=True, slots=True)
+class FinalReplica:
+    """What a broker has of a partition on its disk, after the last clean stop."""
+
+    broker: str
+    records: tuple[ShownRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FinalTopic:
     """A topic that is there when everything is healed, with the settings that it was given."""
 
@@ -219,6 +287,10 @@ class History:
     events: list[Event] = field(default_factory=list)
     final: dict[TopicPartition, FinalLog] = field(default_factory=dict)
     final_topics: dict[str, FinalTopic] = field(default_factory=dict)
+    final_watermarks: dict[TopicPartition, Offset] = field(default_factory=dict)
+    """Of the partitions of a cluster, internal ones too, when everything is healed."""
+    final_replicas: dict[TopicPartition, list[FinalReplica]] = field(default_factory=dict)
+    """And what is on the disks after that."""
     verify_findings: list[str] = field(default_factory=list)
     """What `log verify` said of the disks after the last clean stop."""
     violations: list[str] = field(default_factory=list)

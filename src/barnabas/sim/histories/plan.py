@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
+REPLICAS_MAX: Final = 3
 PLAIN: Final = "plain"
 FLUSHED: Final = "flushed"
 COMPACTED: Final = "compacted"
@@ -134,18 +135,28 @@ class Plan:
 def make_plan(seed: int, *, brokers: int = 1) -> Plan:
     random = Random(f"{seed}/plan")
     topics = _topics(random)
+    replicating = Random(f"{seed}/replication")
+    settings: dict[str, str] = {}
+    if brokers > 1:
+        settings = _replication_settings(replicating, brokers)
+        topics = tuple(_with_minimum(replicating, topic) for topic in topics)
     actors = _actors(random, topics)
     operations = [operation for actor in actors for operation in _operations(random, actor, topics)]
     seconds = 2.0 + sum(one.pause for one in operations if one.actor == actors[0].name)
+    settings |= _settings(random)
+    directories = random.choice((1, 1, 2))
+    faults = _faults(random, seconds, [one.name for one in actors], brokers)
+    if brokers > 1:
+        faults = sorted([*faults, *_together(replicating, faults, brokers)], key=lambda fault: fault.at)
     return Plan(
         seed,
-        _settings(random),
-        directories=random.choice((1, 1, 2)),
+        settings,
+        directories=directories,
         brokers=brokers,
         topics=topics,
         actors=actors,
         operations=tuple(operations),
-        faults=tuple(_faults(random, seconds, [one.name for one in actors], brokers)),
+        faults=tuple(faults),
     )
 
 
@@ -164,6 +175,29 @@ def _settings(random: Random) -> dict[str, str]:
         "group.min.session.timeout.ms": "1000",
         "producer.id.expiration.check.interval.ms": "5000",
     }
+
+
+def _replication_settings(random: Random, brokers: int) -> dict[str, str]:
+    """Every topic has three replicas, or as many as there are brokers."""
+    replicas = str(min(REPLICAS_MAX, brokers))
+    minimum = random.choice(("2", "2", "2", "1"))
+    lag_ms = random.choice(("1000", "3000", "10000"))
+    wait_ms, bytes_max = random.choice((("100", "1048576"), ("500", "300")))  # a batch may be larger, or cut in two
+    return {
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "min.insync.replicas": minimum,
+        "replica.lag.time.max.ms": lag_ms,
+        "replica.fetch.wait.max.ms": wait_ms,
+        "replica.fetch.max.bytes": bytes_max,
+    }
+
+
+def _with_minimum(random: Random, topic: PlannedTopic) -> PlannedTopic:
+    """Some topics have a minimum of their own; the others the brokers'."""
+    minimum = random.choice((None, None, "1", "2"))
+    own = () if minimum is None else (("min.insync.replicas", minimum),)
+    return replace(topic, configs=(*topic.configs, *own))
 
 
 def _topics(random: Random) -> tuple[PlannedTopic, ...]:
@@ -365,3 +399,23 @@ def _faults(random: Random, seconds: float, actors: Sequence[str], brokers: int)
                 arguments |= {"place": random.random(), "off": 0.3}
         faults.append(Fault(random.uniform(0.5, seconds), kind, arguments))
     return sorted(faults, key=lambda fault: fault.at)
+
+
+def _together(random: Random, faults: Sequence[Fault], brokers: int) -> list[Fault]:
+    """More faults at about the same time, of the kinds that make other brokers lead: one alone is easily survived."""
+    found = []
+    for _ in range(random.randint(2, 6)):
+        kind = random.choice(("kill", "kill", "power_loss", "power_loss", "expire", "expire", "pause", "cut_brokers"))
+        broker = random.randrange(brokers) + 1
+        arguments: dict[str, object] = {"broker": broker}
+        match kind:
+            case "kill" | "power_loss":
+                arguments["off"] = random.choice((0.05, 0.5, 2.0, 10.0))
+            case "pause":
+                arguments["seconds"] = random.choice((0.3, 2.0, 8.0))
+            case "cut_brokers":
+                arguments["other"] = (broker + random.randrange(brokers - 1)) % brokers + 1
+                arguments |= {"way": random.choice(("both", "to", "from")), "seconds": random.choice((0.5, 3.0, 20.0))}
+        at = random.choice(faults).at + random.choice((0.0, 0.05, 0.3, 1.0, 3.0)) * random.random()
+        found.append(Fault(at, kind, arguments))
+    return found

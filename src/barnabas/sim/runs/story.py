@@ -33,13 +33,16 @@ from barnabas.sim.histories.events import (
     Event,
     Happened,
     History,
+    Led,
     OperationEnded,
     Owned,
     Positioned,
     ReadFailed,
+    Registered,
     SendFailed,
     Sent,
     Shown,
+    StateWritten,
 )
 
 _Told = TypeVar("_Told", bound=Event)
@@ -136,6 +139,8 @@ class _Teller:
                 self._say(place, f"owns {owned} in generation {event.generation} of {event.group}")
             case AdminCalled() | CommitCalled() | CommittedAsked():
                 self._called(place, event)
+            case Registered() | StateWritten() | Led():
+                self._say(place, event.sentence)
             case OperationEnded():
                 if event.seconds > LONG_SECONDS:
                     self._say(place, f"{event.operation} took {event.seconds:.1f} s")

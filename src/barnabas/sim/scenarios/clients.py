@@ -6,7 +6,7 @@ its own lists, where `expect` looks at it; a list stays when the process dies.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -332,11 +332,18 @@ class AdminClient(Client):
         self.errors: list[str | None] = []
         self._cluster: Cluster
 
-    def create_topic(self, topic: str, partitions: int, configs: tuple[tuple[str, str], ...]) -> None:
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int,
+        configs: tuple[tuple[str, str], ...],
+        assignments: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
         async def create() -> object:
-            return (
-                await Admin(self._cluster).create_topic(topic, partitions=partitions, configs=dict(configs))
-            ).partitions
+            created = await Admin(self._cluster).create_topic(
+                topic, partitions=partitions, assignments=assignments, configs=dict(configs)
+            )
+            return created.partitions
 
         self._call("create_topic", create, topic=topic, partitions=partitions, configs=configs)
 

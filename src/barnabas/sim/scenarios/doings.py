@@ -8,7 +8,9 @@ from typing import Final, Literal
 
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.client.producing.producer import ProducerOptions
+from barnabas.metadata.znodes import BrokerRegistration
 from barnabas.sim.faults import Operation
+from barnabas.sim.histories.plan import REPLICAS_MAX
 from barnabas.sim.scenarios.clients import (
     AdminClient,
     Client,
@@ -19,7 +21,6 @@ from barnabas.sim.scenarios.clients import (
 )
 from barnabas.sim.scenarios.slots import Item
 from barnabas.sim.scenarios.stage import PATIENCE_SECONDS, Stage, Unexpected
-from barnabas.sim.world.node import BrokerNode
 
 _DELIVERY_SECONDS: Final = 25.0
 _ADMIN: Final = "admin"
@@ -35,11 +36,22 @@ _SETTINGS: Final = {
 """Housekeeping every second; nothing is flushed but by a topic's own settings."""
 
 
+_CLUSTER_SETTINGS: Final = {"replica.lag.time.max.ms": "2000"}
+
+
 class Doings(Stage):
     # Nodes
 
     async def do_declare_broker(self, number: int, disks: int = 1, settings: tuple[tuple[str, str], ...] = ()) -> None:
-        self._nodes.append(BrokerNode(self.world, number, {**_SETTINGS, **dict(settings)}, disks))
+        self._nodes.append(self._make_node(number, {**_SETTINGS, **dict(settings)}, disks))
+
+    async def do_declare_cluster(self, count: int, settings: tuple[tuple[str, str], ...] = ()) -> None:
+        self._make_ensemble()
+        replicas = str(min(REPLICAS_MAX, count))
+        own = {"offsets.topic.replication.factor": replicas, "default.replication.factor": replicas}
+        for number in range(1, count + 1):
+            await self.do_declare_broker(number, settings=(*own.items(), *_CLUSTER_SETTINGS.items(), *settings))
+            await self.do_start(f"broker-{number}")
 
     async def do_start(self, node: str) -> None:
         if node in self._clients:
@@ -100,6 +112,19 @@ class Doings(Stage):
         self.recorder.happened(node, "pause", f"{seconds:g} s")
         self.world.loop.hold(process, seconds)
 
+    async def do_expire(self, broker: str) -> None:
+        self.recorder.happened(broker, "expire")
+        if not self._ensemble.expire_owner(BrokerRegistration.path_of(self._node(broker).node_id)):
+            raise Unexpected(f"{broker} is not registered")
+
+    async def do_stop_zookeeper(self) -> None:
+        self.recorder.happened("zookeeper", "stop")
+        self._ensemble.stop()
+
+    async def do_start_zookeeper(self) -> None:
+        self.recorder.happened("zookeeper", "start")
+        self._ensemble.start()
+
     async def do_jump(self, broker: str, seconds: float, back: bool) -> None:
         milliseconds = int(seconds * 1000) * (-1 if back else 1)
         self.recorder.happened(broker, "clock jump", f"{milliseconds} ms")
@@ -117,9 +142,9 @@ class Doings(Stage):
         disk = self._node(broker).disk
         disk.capacity_bytes = disk.used_bytes + room
 
-    async def do_disk_slow(self, broker: str, seconds: float) -> None:
-        self.recorder.happened(broker, "slow disk", f"{seconds:g} s a call")
-        self._node(broker).slow_disk(seconds)
+    async def do_disk_slow(self, broker: str, seconds: float, operation: Operation | None = None) -> None:
+        self.recorder.happened(broker, "slow disk", f"{seconds:g} s a {operation or 'call'}")
+        self._node(broker).slow_disk(seconds, operation)
 
     async def do_disk_heals(self, broker: str) -> None:
         self.recorder.happened(broker, "disk heals")
@@ -156,6 +181,11 @@ class Doings(Stage):
         self.recorder.happened("network", "heal")
         self.world.network.heal()
 
+    async def do_heal_link(self, source: str, target: str) -> None:
+        self.recorder.happened("network", "heal", f"{source} and {target}")
+        self.world.network.heal_link(source, target)
+        self.world.network.heal_link(target, source)
+
     async def do_wait(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
@@ -165,6 +195,11 @@ class Doings(Stage):
         self, topic: str, partitions: int = 1, settings: tuple[tuple[str, str], ...] = ()
     ) -> None:
         await self._admin(lambda admin: admin.create_topic(topic, partitions, settings))
+
+    async def do_create_replicated(
+        self, topic: str, brokers: tuple[int, ...], settings: tuple[tuple[str, str], ...] = ()
+    ) -> None:
+        await self._admin(lambda admin: admin.create_topic(topic, 1, settings, {0: brokers}))
 
     async def do_delete_topic(self, topic: str) -> None:
         await self._admin(lambda admin: admin.delete_topic(topic))

@@ -8,8 +8,10 @@ from typing import Final
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.client.admin import Admin
 from barnabas.client.cluster import Cluster
+from barnabas.metadata.znodes import CONTROLLER, ControllerNode
 from barnabas.sim.histories.actors import ask_committed
-from barnabas.sim.histories.events import CommittedSeen
+from barnabas.sim.histories.events import CommittedSeen, StateWritten
+from barnabas.sim.histories.final_disks import records_on_disk
 from barnabas.sim.scenarios.clients import Sending, decoded
 from barnabas.sim.scenarios.slots import Item
 from barnabas.sim.scenarios.stage import NOTHING, Stage, Unexpected
@@ -144,6 +146,56 @@ class Expectations(Stage):
         log = self.recorder.history.final[partition]
         if (log.start_offset, log.end_offset) != (start, end):
             raise Unexpected(f"offsets of {partition} are {log.start_offset} to {log.end_offset}")
+
+    async def do_expect_replica(
+        self, broker: str, values: tuple[Item, ...], partition: TopicPartition, seconds: float | None = None
+    ) -> None:
+        wanted = [] if values == (Item(None, NOTHING),) else list(values)
+
+        def has() -> list[Item]:
+            return [decoded(one.key, one.value) for one in records_on_disk(self._node(broker), partition)]
+
+        await self._until(lambda: has() == wanted, seconds, lambda: f"{broker} has {listed(has())}")
+
+    async def do_expect_leader(
+        self, brokers: tuple[int, ...], partition: TopicPartition, seconds: float | None = None
+    ) -> None:
+        def is_so() -> bool:
+            state = self._state(partition)
+            if state.leader not in brokers:
+                return state.leader < 0 and not brokers
+            broker = self._node(f"broker-{state.leader}").broker
+            led = None if broker is None else broker.replicas.get(*partition)
+            return led is not None and led.leader_epoch == state.leader_epoch
+
+        await self._until(is_so, seconds, lambda: self._told(partition))
+
+    async def do_expect_isr(
+        self, brokers: tuple[int, ...], partition: TopicPartition, seconds: float | None = None
+    ) -> None:
+        await self._until(
+            lambda: set(self._state(partition).isr) == set(brokers), seconds, lambda: self._told(partition)
+        )
+
+    async def do_expect_elr(
+        self, brokers: tuple[int, ...], partition: TopicPartition, seconds: float | None = None
+    ) -> None:
+        await self._until(
+            lambda: set(self._state(partition).elr) == set(brokers), seconds, lambda: self._told(partition)
+        )
+
+    def _told(self, partition: TopicPartition) -> str:
+        *_, last = (one for one in self.recorder.history.of(StateWritten) if one.partition == partition)
+        return last.sentence
+
+    async def do_expect_controller(self, broker: str, seconds: float | None = None) -> None:
+        node = self._node(broker)
+
+        def controller() -> int | None:
+            found = self._ensemble.tree.node(CONTROLLER)
+            return None if found is None else ControllerNode.decode(found.data).broker_id
+
+        await self._until(lambda: controller() == node.node_id, seconds, lambda: f"the controller is {controller()}")
 
     async def do_expect_no_topic(self, topic: str) -> None:
         names: list[str] = []

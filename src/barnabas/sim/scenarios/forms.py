@@ -27,6 +27,11 @@ FORMS: Final = (
         "broker {number:new-broker} [on {disks:number} disks] [with {settings:settings}]",
         "There is a broker-N. It is off.",
     ),
+    Form(
+        "declare_cluster",
+        "cluster of {count:new-cluster} brokers [with {settings:settings}]",
+        "A ZooKeeper, and broker-1, broker-2, …, which serve; broker-1 is the controller.",
+    ),
     Form("start", "start {node:node}", "Starts a broker, and waits until it serves; or a client that was killed."),
     Form("begin_start", "begin to start {broker:broker}", "Starts a broker, and goes on with the page."),
     Form("stop", "stop {broker:broker}", "As by SIGTERM; waits for the end."),
@@ -48,6 +53,9 @@ FORMS: Final = (
     ),
     Form("wipe", "wipe {broker:broker}", "A new, empty disk takes the place of the old one. The broker is off."),
     Form("pause", "pause {node:node} for {seconds:duration}", "As by SIGSTOP, and SIGCONT later. The page goes on."),
+    Form("expire", "expire {broker:broker}", "Its session with ZooKeeper ends; the process lives, and finds out."),
+    Form("stop_zookeeper", "zookeeper stops", "All its servers are down."),
+    Form("start_zookeeper", "zookeeper starts", "With all that it had."),
     Form("jump", "clock of {broker:broker} jumps {seconds:duration} [back]", "Somebody sets the wall clock."),
     # Disks
     Form(
@@ -57,6 +65,11 @@ FORMS: Final = (
     ),
     Form("disk_full", "disk of {broker:broker} is full [but for {room:number} bytes]", "It takes no more than that."),
     Form("disk_slow", "disk of {broker:broker} takes {seconds:duration} a call", "Each call waits that long."),
+    Form(
+        "disk_slow",
+        "disk of {broker:broker} takes {seconds:duration} for each {operation:operation}",
+        "Only such calls wait that long.",
+    ),
     Form("disk_heals", "disk of {broker:broker} heals", "It works, has room and is fast again."),
     Form(
         "flip",
@@ -64,8 +77,8 @@ FORMS: Final = (
         "Of the one file that matches, at rest: no call tells of it.",
     ),
     # Network
-    Form("cut", "cut {source:node} to {target:node}", "One way: nothing that the first sends reaches the second."),
-    Form("cut_both", "cut {source:node} and {target:node}", "Both ways."),
+    Form("cut", "cut {source:host} to {target:host}", "One way: nothing that the first sends reaches the second."),
+    Form("cut_both", "cut {source:host} and {target:host}", "Both ways."),
     Form(
         "lose_answer",
         "lose next answer from {source:broker} to {target:node}",
@@ -73,12 +86,18 @@ FORMS: Final = (
     ),
     Form("refuse", "refuse connections to {broker:broker}", "New connections are refused until `heal`."),
     Form("heal", "heal", "The network is whole. What was sent on cut links arrives now."),
+    Form("heal_link", "heal {source:host} and {target:host}", "Only what is between these two."),
     Form("wait", "wait {seconds:duration}", "Virtual time passes."),
     # Topics
     Form(
         "create_topic",
         "topic {topic:word} [partitions {partitions:number}] [with {settings:settings}]",
         "An admin creates it.",
+    ),
+    Form(
+        "create_replicated",
+        "topic {topic:word} on {brokers:brokers} [with {settings:settings}]",
+        "Of one partition: the first broker leads it, the others follow.",
     ),
     Form("delete_topic", "admin deletes topic {topic:word}", "And waits for the answer, as every admin does."),
     Form("set_config", "admin sets {settings:settings} on {topic:word}", "Settings of a topic."),
@@ -159,6 +178,31 @@ FORMS: Final = (
     Form("expect_content", "expect {partition:partition} holds {values:values}", "All of it; or `nothing`."),
     Form(
         "expect_offsets", "expect offsets of {partition:partition} are {start:number} to {end:number}", "Start and end."
+    ),
+    Form(
+        "expect_replica",
+        "expect {broker:broker} has {values:values} of {partition:partition} [within {seconds:duration}]",
+        "In its log, committed or not; or `nothing`.",
+    ),
+    Form(
+        "expect_leader",
+        "expect {brokers:brokers} leads {partition:partition} [within {seconds:duration}]",
+        "One broker, or `nobody`.",
+    ),
+    Form(
+        "expect_isr",
+        "expect {brokers:brokers} in sync of {partition:partition} [within {seconds:duration}]",
+        "These brokers and no others, or `nobody`.",
+    ),
+    Form(
+        "expect_elr",
+        "expect {brokers:brokers} eligible of {partition:partition} [within {seconds:duration}]",
+        "These brokers and no others, or `nobody`.",
+    ),
+    Form(
+        "expect_controller",
+        "expect {broker:broker} is controller [within {seconds:duration}]",
+        "As ZooKeeper has it.",
     ),
     Form("expect_no_topic", "expect no topic {topic:word}", "Nobody can see it."),
     Form(

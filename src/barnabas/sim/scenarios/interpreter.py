@@ -62,10 +62,10 @@ class _Play(Doings, Expectations):
             client.kill()
         self.recorder.history.final.clear()
         await self._heal()
+        if self._zookeeper is not None:
+            await self._await_healing()
         await self._as_director(self._read_all)
-        for node in self._nodes:
-            await node.stop()
-            self._verify(node)
+        await self._read_all_disks()
 
     async def do_ignore(self, name: str, reason: str) -> None:
         if name not in CHECKERS:

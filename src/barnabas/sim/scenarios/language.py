@@ -24,11 +24,11 @@ from typing import Final
 from zlib import crc32
 
 from barnabas.sim.scenarios.forms import FORMS, Form
-from barnabas.sim.scenarios.slots import BROKER, KINDS, NAMES, Item, Unfit
+from barnabas.sim.scenarios.slots import BROKER, CLUSTER, KINDS, NAMES, ZOOKEEPER, Item, Unfit
 
 _NEW: Final = "new-"
 _SLOT: Final = re.compile(r"\{(\w+):([\w-]+)\}")
-_PLAIN: Final = ("number", "word", "text", "new-broker", "new-producer", "new-reader", "new-member")
+_PLAIN: Final = ("number", "word", "text", "new-broker", "new-cluster", "new-producer", "new-reader", "new-member")
 """Kinds of which the name says less than what is open there."""
 _SUGGESTIONS_MAX: Final = 3
 
@@ -117,13 +117,20 @@ def _value(kind: str, text: str, names: dict[str, str]) -> object:
             number = KINDS["number"].read(text)
             _declare(f"{BROKER}-{number}", kind, names)
             return number
+        if kind == CLUSTER:
+            count = KINDS["number"].read(text)
+            assert isinstance(count, int)
+            _declare(ZOOKEEPER, ZOOKEEPER, names)
+            for number in range(1, count + 1):
+                _declare(f"{BROKER}-{number}", BROKER, names)
+            return count
         _declare(text, kind, names)
         return text
     if kind not in NAMES:
         return KINDS[kind].read(text)
     if names.get(text) not in NAMES[kind]:
         known = [name for name, what in names.items() if what in NAMES[kind]]
-        wanted = "broker or client" if kind == "node" else kind
+        wanted = "broker or client" if kind in ("node", "host") else kind
         raise Unfit(f"'{text}' is no {wanted} of the lines above, which have {', '.join(known) or 'none'}")
     return text
 

@@ -65,6 +65,15 @@ def _partitions(text: str) -> tuple[TopicPartition, ...]:
     return () if text == "nothing" else tuple(map(_partition, text.split()))
 
 
+def _brokers(text: str) -> tuple[int, ...]:
+    """Their numbers."""
+    names = [] if text == "nobody" else text.split()
+    numbers = [name.removeprefix(f"{BROKER}-") for name in names]
+    if not all(number.isdecimal() for number in numbers):
+        raise Unfit(f"'{text}' are no brokers: write broker-1 broker-2, or nobody")
+    return tuple(map(int, numbers))
+
+
 def _settings(text: str) -> tuple[tuple[str, str], ...]:
     settings = []
     for one in text.split():
@@ -115,12 +124,15 @@ KINDS: Final[Mapping[str, Kind]] = {
     "partition": Kind(_partition, _ONE),
     "partitions": Kind(_partitions, _MANY),
     "settings": Kind(_settings, _MANY),
+    "brokers": Kind(_brokers, _MANY),
     "acks": Kind(_acks, _ONE),
     "errno": Kind(_error_number, _ONE),
     "operation": Kind(_operation, _ONE),
 }
 
 BROKER: Final = "broker"
+CLUSTER: Final = "cluster"
+ZOOKEEPER: Final = "zookeeper"
 PRODUCER: Final = "producer"
 READER: Final = "reader"
 MEMBER: Final = "member"
@@ -131,5 +143,6 @@ NAMES: Final[Mapping[str, frozenset[str]]] = {
     READER: frozenset({READER, MEMBER}),
     MEMBER: frozenset({MEMBER}),
     "node": frozenset({BROKER, PRODUCER, READER, MEMBER}),
+    "host": frozenset({BROKER, PRODUCER, READER, MEMBER, ZOOKEEPER}),
 }
 """For each kind of name: what may bear it. `new-…` is a name that no line above has used."""

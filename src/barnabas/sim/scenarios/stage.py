@@ -4,10 +4,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from barnabas.base.ids import TopicPartition
+from barnabas.metadata.znodes import PartitionState
 from barnabas.sim.histories.director import Director
 from barnabas.sim.histories.plan import Plan
 from barnabas.sim.scenarios.clients import Client, MemberClient, Place, ProducingClient, ReadingClient, Sending
 from barnabas.sim.world.node import BrokerNode
+from barnabas.sim.world.zookeeper import SimulatedZooKeeper
 
 PATIENCE_SECONDS: Final = 30.0
 """How long a line waits for what it wants."""
@@ -40,6 +43,17 @@ class Stage(Director):
         await self._until(
             lambda: all(one.is_settled for one in sendings), seconds, lambda: ", ".join(map(str, sendings))
         )
+
+    @property
+    def _ensemble(self) -> SimulatedZooKeeper:
+        if self._zookeeper is None:
+            raise Unexpected("there is no cluster")
+        return self._zookeeper
+
+    def _state(self, partition: TopicPartition) -> PartitionState:
+        if partition not in self._watch.states:
+            raise Unexpected(f"there is no {partition} in a cluster")
+        return self._watch.states[partition]
 
     def _node(self, name: str) -> BrokerNode:
         return next(node for node in self._nodes if node.name == name)

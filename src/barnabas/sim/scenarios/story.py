@@ -20,12 +20,16 @@ from barnabas.sim.histories.events import (
     Event,
     Happened,
     History,
+    ImageSeen,
+    Led,
     Owned,
     Positioned,
     ReadFailed,
+    Registered,
     SendFailed,
     Sent,
     Shown,
+    StateWritten,
 )
 from barnabas.sim.scenarios.clients import decoded
 from barnabas.sim.scenarios.language import Statement
@@ -54,7 +58,8 @@ class Story:
     def _note(self, now: float, what: Sequence[object]) -> None:
         for event in self._history.events[self._told :]:
             self._told += 1
-            if not isinstance(event, Happened) or event.what not in _NODE_NOTES:  # those the node tells, too
+            is_told_by_node = isinstance(event, Happened) and event.what in _NODE_NOTES
+            if not is_told_by_node and not isinstance(event, ImageSeen):
                 self._add(event.at, f"       {event.client} {self._sentence(event)}")
         match what:
             case (str(kind), *details) if kind in _NODE_NOTES:
@@ -91,6 +96,8 @@ class Story:
             case CommittedSeen():
                 found = ", ".join(f"{partition} at {offset}" for partition, offset in event.offsets)
                 return f"learns that {event.group} has committed {found or 'nothing'}"
+            case Registered() | StateWritten() | Led():
+                return event.sentence
             case CommitDone() | AdminDone():
                 return "is done"
             case Happened():

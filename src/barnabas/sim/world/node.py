@@ -20,19 +20,24 @@ from typing import Any, Final
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.filesystem import disk_error
+from barnabas.base.ids import LeaderEpoch, TopicPartition
 from barnabas.broker.app import Broker
 from barnabas.broker.parts import BrokerParts
 from barnabas.broker.settings import BrokerSettings
 from barnabas.controller.history import ImageHistory, Place
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image import ClusterImage, Topic
+from barnabas.metadata.image import Partition as PartitionImage
 from barnabas.metadata.table import MemoryTable
 from barnabas.metadata.tree import TreeNode
+from barnabas.replication.partition import Partition
+from barnabas.replication.replicas import Replicas
 from barnabas.sim.disk import SimulatedDisk
 from barnabas.sim.faults import Operation
 from barnabas.sim.world.process import PROCESS, Process
 from barnabas.sim.world.world import World
 from barnabas.sim.world.zookeeper import SimulatedZooKeeper
 from barnabas.sim.world.zookeeper_source import SimulatedSource
+from barnabas.storage.log.log import Log
 from barnabas.storage.segment.handles import Handles
 from barnabas.storage.work import InlineWorkers
 
@@ -60,6 +65,8 @@ class BrokerNode:
         self._zookeeper = zookeeper
         self.on_image: Callable[[Place, ClusterImage], None] = lambda place, image: None
         """Called with every image of the cluster that its broker follows."""
+        self.on_leading: Callable[[TopicPartition, LeaderEpoch], None] = lambda partition, epoch: None
+        """Called when its broker begins to lead a partition."""
         self.broker: Broker | None = None
         """While it serves."""
         self.exit_reason: BaseException | None = None
@@ -80,6 +87,7 @@ class BrokerNode:
         self._is_power_loss = False
         self._note_crash: Callable[[], None] = lambda: None
         self._slow_seconds = 0.0
+        self._slow_operation: Operation | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -163,9 +171,9 @@ class BrokerNode:
         self._world.note("wipe", self.name)
         self.disk = self._prepare(SimulatedDisk(self._world.random(f"{self.name}/disk/{self.lives}"), clock=self.clock))
 
-    def slow_disk(self, seconds: float) -> None:
-        """Each call to the disk takes this long from now on; 0: none does."""
-        self._slow_seconds = seconds
+    def slow_disk(self, seconds: float, operation: Operation | None = None) -> None:
+        """Each call to the disk, or each of this operation, takes this long from now on; 0: none does."""
+        self._slow_seconds, self._slow_operation = seconds, operation
 
     def heal(self) -> None:
         """Its disk works again, fast and with room; its clock runs evenly."""
@@ -206,6 +214,7 @@ class BrokerNode:
             async with Broker(BrokerSettings(self._texts()), parts) as broker:
                 self.broker = broker
                 self._tell_images(broker.running.cluster.history)
+                self._tell_leaderships(broker.replicas)
                 self._world.note("serving", self.name)
                 starting.set()
                 await _first_of(stop_asked.wait(), broker.wait_stopped())
@@ -227,6 +236,18 @@ class BrokerNode:
     def _tell_images(self, history: ImageHistory) -> None:
         history.subscribe(lambda _, image: self.on_image(history.place, image))
         self.on_image(history.place, history.image)
+
+    def _tell_leaderships(self, replicas: Replicas) -> None:
+        for partition in replicas:
+            self.on_leading(partition.name, partition.leader_epoch)
+        begin = replicas._begin_serving  # noqa: SLF001 - the one place that all leaderships pass
+
+        def told(topic: Topic, name: TopicPartition, log: Log, one: PartitionImage) -> Partition:
+            partition = begin(topic, name, log, one)
+            self.on_leading(name, one.leader_epoch)
+            return partition
+
+        replicas._begin_serving = told  # type: ignore[method-assign] # noqa: SLF001
 
     def _look_for_leftovers(self, process: Process, handles: Handles) -> None:
         """After a clean stop nothing of the process is left."""
@@ -265,7 +286,7 @@ class BrokerNode:
         process = PROCESS.get()
         if process is None or process is not self.process:
             return
-        if self._slow_seconds:
+        if self._slow_seconds and self._slow_operation in (None, operation):
             if process.job_seconds is not None:
                 process.job_seconds += self._slow_seconds
             else:  # the event loop itself waits in the call

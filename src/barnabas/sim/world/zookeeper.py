@@ -27,7 +27,7 @@ The world's seed decides everything random. Not simulated: servers that fail one
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -86,6 +86,8 @@ class SimulatedZooKeeper:
         self._session_number = 0
         self._clients = 0
         self._lives = 0
+        self.on_write: Callable[[Mapping[str, TreeNode | None]], None] = lambda nodes: None
+        """Called with the nodes of every committed write, None for those that are gone."""
         self.start()
 
     @property
@@ -212,10 +214,22 @@ class SimulatedZooKeeper:
         if _expires_at(session) > self._loop.time() + _STEP_SECONDS:  # it was heard of since
             self._expire_later(session)
             return
+        self._expire_now(session)
+
+    def _expire_now(self, session: ServerSession) -> None:
         connection = session.connection
         self._end(session, "expired")
         if connection is not None:
             connection.close()
+
+    def expire_owner(self, path: str) -> bool:
+        """Ends the session to which an ephemeral node belongs, whatever its process does; False when there is none."""
+        node = self.tree.node(path)
+        session = None if node is None else self._sessions.get(node.owner)
+        if self.process is None or session is None:
+            return False
+        self.process.context().run(self._expire_now, session)
+        return True
 
     def _end(self, session: ServerSession, how: str) -> None:
         session_id = session.key.session_id
@@ -254,6 +268,7 @@ class SimulatedZooKeeper:
             self._world.note(HOST, "commit", commit.zxid, session_id)
             for server in self._servers:
                 self._apply_later(server, commit)
+            self.on_write(draft.nodes)
         return list(results)
 
     def _apply_later(self, server: Server, commit: Commit) -> None:

@@ -132,10 +132,13 @@ class Appending:
         return Appended(base_offset, self.end_offset - 1, accepted[0].append_time_ms)
 
     def from_leader(self, records: Buffer) -> None:
-        """Batches that have their offsets; they are checked, and never changed."""
+        """Batches that have their offsets; they are checked, and never changed.
+
+        What the leader sends ends where it is long enough: the beginning of one more batch is left out.
+        """
         scan = kernel.scan_batches(records)
-        if scan.problem or scan.valid_bytes != len(records):
-            raise InvalidRecords(scan.problem or f"{len(records) - scan.valid_bytes} bytes of an incomplete batch")
+        if scan.problem or not scan.valid_bytes:
+            raise InvalidRecords(scan.problem or f"{len(records)} bytes of an incomplete batch")
         position = 0
         view = memoryview(records)
         for header in scan.headers:

@@ -156,6 +156,11 @@ class Flushing:
         return self._plan is not None
 
     @property
+    def has_messages(self) -> bool:
+        """Whether a plan is on its way that makes all messages durable, not only complete segments."""
+        return self._plan is not None and self._plan.messages > 0
+
+    @property
     def epochs_path(self) -> str:
         return os.path.join(self._directory, LEADER_EPOCH_CHECKPOINT)
 

@@ -386,6 +386,10 @@ class Log:
             flushing.messages >= config.flush_messages or now_ms - flushing.flushed_ms >= config.flush_ms
         )
 
+    def awaits_flush(self, now_ms: SteadyMs) -> bool:
+        """Whether that is so, or was when the flush began that runs: what was written is not durable yet."""
+        return self.must_flush(now_ms) or (self._flushing.has_messages and self.recovery_point < self.end_offset)
+
     @property
     def is_flushing(self) -> bool:
         """Whether a plan is on its way."""

@@ -6,14 +6,16 @@ import json
 import re
 import socket
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from rich.console import Console
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.cluster.cluster_view import BrokerView, ClusterLook, ClusterView, _directories
+from barnabas.cli.cluster.cluster_view import BrokerView, ClusterLook, ClusterView, TroubledPartitions, _directories
 from barnabas.client.admin import Admin, LogDirectory
 from barnabas.client.cluster import Cluster
+from barnabas.client.metadata import PartitionMetadata, TopicMetadata
 from barnabas.testing import Broker
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.leaders import NodeEndpoint
@@ -25,7 +27,7 @@ LITTERED = LogDirectory(3, "/data", ErrorCode.NONE, -1, -1, {}, 102, STRAYS)
 ONE = BrokerView(1, "127.0.0.1:9092", "Ottensen", 1, 2, (DISK,))
 SILENT = BrokerView(2, "127.0.0.1:9192", None, 0, 1, None)
 OFFLINE = tuple(TopicPartition("orders", number) for number in range(1, 8))
-SICK = ClusterView("abc", 2, 1, 8, (ONE, SILENT), OFFLINE)
+SICK = ClusterView("abc", 2, 1, 8, (ONE, SILENT), TroubledPartitions(OFFLINE))
 
 
 def words(text: str) -> list[str]:
@@ -80,9 +82,10 @@ def test_what_is_wrong_is_said() -> None:
         "no answer from broker 2",
         "7 partitions offline: orders-1, orders-2, orders-3, orders-4, orders-5 and 2 more",
     ]
-    assert ClusterView("abc", -1, 0, 0, (ONE,), ()).problems == ["there is no controller"]
-    assert ClusterView("abc", 1, 0, 0, (ONE,), ()).problems == []
-    littered = ClusterView("abc", 3, 0, 0, (BrokerView(3, "127.0.0.1:9292", None, 0, 0, (LITTERED,)),), ())
+    assert ClusterView("abc", -1, 0, 0, (ONE,), TroubledPartitions()).problems == ["there is no controller"]
+    assert ClusterView("abc", 1, 0, 0, (ONE,), TroubledPartitions()).problems == []
+    three = BrokerView(3, "127.0.0.1:9292", None, 0, 0, (LITTERED,))
+    littered = ClusterView("abc", 3, 0, 0, (three,), TroubledPartitions())
     assert littered.problems == [
         "102 stray logs on broker 3: /data/orders-0.x-stray, /data/orders-1.x-stray, /data/orders-2.x-stray and 99 more"
     ]
@@ -93,6 +96,32 @@ def test_what_is_wrong_is_said() -> None:
     assert [(one["answers"], one["log_bytes"], one["free_bytes"]) for one in fields["brokers"]] == [
         (True, 2048, 1 << 30),
         (False, -1, -1),
+    ]
+
+
+def topic(name: str, *partitions: tuple[int, int, int]) -> TopicMetadata:
+    """Each partition has a leader, so many replicas, and so many of them in sync."""
+    made = tuple(
+        PartitionMetadata(index, leader, 0, tuple(range(replicas)), tuple(range(in_sync)), ())
+        for index, (leader, replicas, in_sync) in enumerate(partitions)
+    )
+    return TopicMetadata(name, UUID(int=1), False, made)
+
+
+def test_partitions_in_trouble_are_told_by_their_replicas_in_sync() -> None:
+    replicated = topic("r", (1, 3, 3), (1, 3, 2), (1, 3, 1), (-1, 3, 1))
+    alone, pair = topic("alone", (1, 1, 1), (-1, 1, 0)), topic("pair", (1, 2, 2))
+    told = TroubledPartitions.among([replicated, alone, pair], {"r": 2, "pair": 3})
+
+    r = [TopicPartition("r", index) for index in range(4)]
+    assert told.offline == (r[3], TopicPartition("alone", 1))
+    assert told.under_replicated == (r[1], r[2])
+    assert told.below_minimum == (r[2],)
+    assert told.at_minimum == (r[1], TopicPartition("pair", 0)), "more than there are replicas means all of them"
+    assert ClusterView("abc", 1, 0, 0, (ONE,), told).problems[1:] == [
+        "2 partitions under-replicated: r-1, r-2",
+        "1 partition below the minimum in sync: r-2",
+        "2 partitions at the minimum in sync: r-1, pair-0",
     ]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.base.errors import InvalidSetting
 from barnabas.base.properties import parse_properties
+from barnabas.broker.settings import BrokerSettings
 from barnabas.cli.broker.given_settings import make_settings
 from barnabas.cli.local_cluster.cluster_directory import LocalBroker, check_single, common_texts, plan_brokers
 from barnabas.cli.ports import PortUnavailable
@@ -21,7 +22,7 @@ def plan(directory: Path, count: int, listen: str | None = None, metrics_port: i
     """Planned and written, as a start does it."""
     brokers = plan_brokers(directory, count, listen, metrics_port)
     for broker in brokers:
-        broker.write_properties(common_texts({}, None, "127.0.0.1:2181"))
+        broker.write_properties(common_texts({}, None, "127.0.0.1:2181", brokers=count))
     return brokers
 
 
@@ -101,13 +102,28 @@ def test_settings_of_all_brokers_come_from_the_file_and_the_command_line(
 ) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=3\nbroker.id=7\nzookeeper.connect=a\nlog.retention.hours=1\n")
-    texts = common_texts({"num.partitions": "4"}, file, "b:2181/kafka")
+    texts = common_texts({"num.partitions": "4"}, file, "b:2181/kafka", brokers=3)
 
     assert texts["num.partitions"] == "4"
     assert texts["log.retention.hours"] == "1"
     assert texts["zookeeper.connect"] == "b:2181/kafka"
     assert "broker.id" not in texts
     assert caplog.messages == [f"{file}: broker.id has no effect with --brokers: it differs from broker to broker"]
+
+
+@pytest.mark.parametrize(("brokers", "replicas", "minimum"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)])
+def test_replicas_and_their_minimum_go_by_the_number_of_brokers(brokers: int, replicas: int, minimum: int) -> None:
+    settings = BrokerSettings(common_texts({}, None, "a:2181", brokers=brokers))
+    assert settings.config.default_replication_factor == replicas
+    assert settings.config.offsets_topic_replication_factor == replicas
+    assert settings.texts.get("min.insync.replicas", "1") == str(minimum)
+
+
+def test_given_replicas_and_minimum_go_before_the_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("default.replication.factor=2\n")
+    texts = common_texts({"min.insync.replicas": "1"}, file, "a:2181", brokers=3)
+    assert (texts["default.replication.factor"], texts["min.insync.replicas"]) == ("2", "1")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +137,7 @@ def test_settings_of_all_brokers_come_from_the_file_and_the_command_line(
 )
 def test_mistake_is_refused_before_anything_starts(given: dict[str, str], reason: str) -> None:
     with pytest.raises(InvalidSetting, match=reason):
-        common_texts(given, None, None)
+        common_texts(given, None, None, brokers=3)
 
 
 def test_any_path_can_be_written_in_the_properties(tmp_path: Path) -> None:

@@ -129,6 +129,15 @@ def test_follower_refuses_offsets_that_it_has(orders: SimulatedLog) -> None:
         orders.log.append_as_follower(data_batch([5], 9, base_offset=2))
 
 
+@pytest.mark.parametrize("tail_bytes", [1, 11, 12, 60, 61, 70])
+def test_follower_leaves_out_the_beginning_of_one_more_batch(orders: SimulatedLog, tail_bytes: int) -> None:
+    """A leader sends as many bytes as the follower asks for, and does not look where batches end."""
+    records = bytes(data_batch([5, 6], 9)) + bytes(data_batch([7], 9, base_offset=2))[:tail_bytes]
+    orders.log.append_as_follower(records)
+    orders.log.write()
+    assert orders.log.end_offset == 2
+
+
 @pytest.mark.parametrize("damage", [lambda batch: batch[:-1], lambda batch: batch[:-1] + b"\xff"])
 def test_follower_refuses_damaged_batches(orders: SimulatedLog, damage: object) -> None:
     with pytest.raises(InvalidRecords):

@@ -70,15 +70,22 @@ def member(bootstrap: str, group: str, topic: str) -> Iterator[confluent_kafka.C
             "enable.auto.commit": False,
         }
     )
-    consumer.subscribe([topic])
+    consumer.subscribe([topic], on_assign=assign_paused)
     try:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while len(consumer.assignment()) < 2:
             assert time.monotonic() < deadline, "nothing was assigned"
-            consumer.poll(0)  # without waiting, so that it takes the assignment and no record
+            consumer.poll(0.1)
+        consumer.resume(consumer.assignment())
         yield consumer
     finally:
         consumer.close()
+
+
+def assign_paused(consumer: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+    """So that the poll that takes the assignment takes no record with it."""
+    consumer.assign(partitions)
+    consumer.pause(partitions)
 
 
 def start_consume(bootstrap: str, group: str, topic: str) -> "subprocess.Popen[bytes]":

@@ -55,11 +55,13 @@ STRICTER_THAN_KAFKA = {
     "zookeeper.session.timeout.ms",
 }
 RULE_HAS_NO_WORDS_IN_KAFKA = {"authorizer.class.name", "process.roles"}
-OUR_OWN = {"metrics.listen", "network.awake.us", "zookeeper.digest.identity"}
+OUR_OWN = {"broker.suspicion.enable", "metrics.listen", "network.awake.us", "zookeeper.digest.identity"}
 OUR_OWN_DEFAULT = {
     # Fixed sizes keep the kernel from fitting its buffers to the connection.
     "socket.receive.buffer.bytes": "102400",
     "socket.send.buffer.bytes": "102400",
+    # What a dead machine led waits for it.
+    "zookeeper.session.timeout.ms": "18000",
 }
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from barnabas.base.uuid import parse_uuid
 from barnabas.metadata.construction import CONSTRUCTION, ConstructionNode
 from barnabas.metadata.deletions import DeletedTopic
+from barnabas.metadata.session_keys import decode_session_key, encode_session_key, session_key_path
 from barnabas.metadata.znodes import (
     CLUSTER_ID,
     CONTROLLER,
@@ -126,6 +127,11 @@ def _deleted_topic(path: str, data: bytes) -> bytes:
     return topic.encode()
 
 
+def _session_key(path: str, data: bytes) -> bytes:
+    assert session_key_path(int(path.split("/")[3])) == path
+    return encode_session_key(decode_session_key(path, data))
+
+
 def _nothing(path: str, data: bytes) -> bytes:
     assert data == b"", f"{path} should have no data"
     return b""
@@ -155,6 +161,7 @@ SERVED = [
 """What Barnabas keeps where Kafka does."""
 
 OURS = [
+    NodeKind("/barnabas/session_keys/N", r"/barnabas/session_keys/\d+", _session_key),
     NodeKind("/barnabas/deleted_topics/ID", r"/barnabas/deleted_topics/[\w-]+", _deleted_topic),
     NodeKind(
         CONSTRUCTION,

@@ -121,6 +121,9 @@ PARTITIONS_OFFLINE: Final = Description(
     "Partitions of the cluster that nobody leads, as the controller knows; 0 on the other brokers.")
 CONTROLLER_ACTIVE: Final = Description(
     GAUGE, "barnabas_controller_active", "1 on the broker that is the controller, 0 on the others.")
+DEAD_SESSIONS_ENDED: Final = Description(
+    COUNTER, "barnabas_dead_sessions_ended_total",
+    "Sessions of other brokers that this broker ended, because their processes were dead.")
 LEADERSHIPS_BEGUN: Final = Description(
     COUNTER, "barnabas_leaderships_begun_total",
     "Partitions that this broker began to lead: at its start, when they were created, and when it took over.")
@@ -248,6 +251,7 @@ SECTIONS: Final = (
             PARTITIONS_BELOW_MINIMUM,
             PARTITIONS_OFFLINE,
             CONTROLLER_ACTIVE,
+            DEAD_SESSIONS_ENDED,
             LEADERSHIPS_BEGUN,
             ISR_SHRINKS,
             ISR_EXPANSIONS,

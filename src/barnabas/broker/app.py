@@ -45,7 +45,7 @@ from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.group_lag import GroupLags
 from barnabas.broker.groups import Groups
 from barnabas.broker.health import BrokerState, Health, health_of
-from barnabas.broker.measures import measure_broker, measure_lags
+from barnabas.broker.measures import measure_broker, measure_lags, measure_suspicion
 from barnabas.broker.membership import Membership
 from barnabas.broker.parts import BrokerParts, system_parts
 from barnabas.broker.services import Services
@@ -241,6 +241,7 @@ class Broker:
         group_lags = GroupLags(core.groups.coordinator, core.replicas, executor)
         stack.push_async_callback(group_lags.close)
         measure_broker(metrics, core.server.counters, core.replicas, logs, cluster.seat, parts.clock)
+        measure_suspicion(metrics, services.suspecting)
         measure_group_states(metrics, core.groups.coordinator.counts)
         measure_lags(metrics, group_lags, parts.clock)
 
@@ -254,6 +255,7 @@ class Broker:
         membership_tasks = site.tasks()
         membership_tasks.start(cluster.membership.run(registration_of))
         stack.push_async_callback(self._hand_over, cluster, core)
+        stack.push_async_callback(cluster.membership.take_key_back)
         await _until_admitted(cluster, core, node_id)
         core.server.accept(dispatcher.connect)  # not before: a client's first question is who the brokers are
         return Running(node_id, cluster, logs, opening, core, services, dispatcher, group_lags, listeners, metrics_port)

@@ -37,7 +37,7 @@ from barnabas.broker.replica_sessions import ReplicaSessions
 from barnabas.broker.request_measures import RequestMeasures
 from barnabas.broker.services import Services
 from barnabas.broker.session_file import SessionKeeper
-from barnabas.broker.settings import DEFAULT_NODE_ID, BrokerSettings
+from barnabas.broker.settings import DEFAULT_NODE_ID, BrokerConfig, BrokerSettings
 from barnabas.broker.slices import Slices
 from barnabas.broker.topic_creation import TopicCreation
 from barnabas.broker.upkeep import keep_house
@@ -45,6 +45,7 @@ from barnabas.controller.alter_partition import AskedIsr, alter_partitions
 from barnabas.controller.controller_options import ControllerOptions
 from barnabas.controller.history import ImageHistory
 from barnabas.controller.seat import ControllerSeat
+from barnabas.controller.suspecting import Suspecting
 from barnabas.groups.measures import measure_groups
 from barnabas.metadata.deletions import Deletions
 from barnabas.metadata.embedded import EmbeddedMetadata
@@ -107,6 +108,8 @@ class Cluster:
     seat: ControllerSeat
     topics: TopicCreation
     deletions: Deletions
+    can_suspect: bool
+    """Whether the brokers end each other's sessions when a process is dead."""
 
 
 async def new_node_id(settings: BrokerSettings) -> int:
@@ -137,11 +140,24 @@ async def open_cluster(site: Site) -> Cluster:
     seat = ControllerSeat(site.node_id, history, parts.network, listener, parts.clock, parts.random, options)
     log_dirs = site.settings.log_manager_config.log_dirs
     keeper = SessionKeeper(parts.files, log_dirs[0], site.executor)
-    membership = Membership(source, seat, parts.random, keeper)
+    can_suspect = _can_suspect(source, config)
+    membership = Membership(source, seat, parts.random, keeper, leaves_key=can_suspect)
     stack.push_async_callback(membership.leave)
     await membership.join(known_cluster_id(parts.files, log_dirs) if source.is_shared else None)
     await membership.load()
-    return Cluster(source, membership, history, seat, TopicCreation(seat), Deletions(membership.store, site.node_id))
+    deletions = Deletions(membership.store, site.node_id)
+    return Cluster(source, membership, history, seat, TopicCreation(seat), deletions, can_suspect)
+
+
+def _can_suspect(source: MetadataSource, config: BrokerConfig) -> bool:
+    if not config.broker_suspicion_enable:
+        return False
+    if not source.keeps_secrets and config.zookeeper_options() is not None:
+        logger.info(
+            "the session of a broker whose process dies ends by its timeout: without zookeeper.digest.identity the "
+            "other brokers are not given the key to end it"
+        )
+    return source.keeps_secrets
 
 
 async def _open_source(site: Site) -> MetadataSource:
@@ -343,6 +359,21 @@ def _make_proposals(site: Site, cluster: Cluster, replicas: Replicas) -> Proposa
     return proposals
 
 
+def _make_suspecting(site: Site, cluster: Cluster) -> Suspecting:
+    """How this broker finds out that another one is dead."""
+    suspecting = Suspecting(
+        cluster.seat,
+        cluster.membership.store,
+        site.parts.network,
+        site.settings.config.inter_broker_listener,
+        site.parts.clock,
+        site.tasks(),
+        cluster.metadata.end_session if cluster.can_suspect else None,
+    )
+    cluster.seat.on_link_failed = suspecting.link_failed
+    return suspecting
+
+
 # -- requests ------------------------------------------------------------------------------------------------------
 
 
@@ -357,6 +388,7 @@ def make_services(site: Site, cluster: Cluster, logs: LogManager, core: Core) ->
         cluster_id=cluster.membership.cluster_id,
         settings=site.settings,
         seat=cluster.seat,
+        suspecting=_make_suspecting(site, cluster),
         producer_ids=ProducerIds(cluster.membership.store, site.node_id),
         replicas=core.replicas,
         logs=logs,

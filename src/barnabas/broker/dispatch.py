@@ -314,7 +314,10 @@ def _go_on() -> None:
 class ClientConnection:
     """What a connection hands its requests to. It knows who is at the other end."""
 
-    __slots__ = ("_default_route", "_dispatcher", "_line", "_now", "_routes", "caller")
+    __slots__ = (
+        *("_call_when_closed", "_default_route", "_dispatcher", "_is_closed", "_line", "_now", "_routes"),
+        "caller",
+    )
 
     new_slot = Request
 
@@ -327,6 +330,8 @@ class ClientConnection:
         self.caller = caller
         self._line: deque[tuple[Request, memoryview]] | None = None
         """What came while a long request that must be done first is under way; None while there is none."""
+        self._call_when_closed: Callable[[], None] | None = None
+        self._is_closed = False
 
     def on_request(self, request: Request, frame: memoryview) -> None:
         if self._line is not None:
@@ -400,5 +405,13 @@ class ClientConnection:
     def identify(self, software: str) -> None:
         self.caller = replace(self.caller, software=software)
 
+    def call_when_closed(self, call: Callable[[], None]) -> None:
+        self._call_when_closed = call
+        if self._is_closed:
+            call()
+
     def on_closed(self) -> None:
         """Requests that are still worked on answer into a closed slot, which drops the answer."""
+        self._is_closed = True
+        if self._call_when_closed is not None:
+            self._call_when_closed()

@@ -13,6 +13,7 @@ from barnabas.base.clock import Clock
 from barnabas.base.metrics import Description, Metrics, Sample
 from barnabas.broker.group_lag import GroupLags
 from barnabas.controller.seat import ControllerSeat
+from barnabas.controller.suspecting import Suspecting
 from barnabas.metadata.image import INTERNAL_TOPICS
 from barnabas.metadata.znodes import NO_LEADER
 from barnabas.net.counters import NetworkCounters
@@ -137,6 +138,10 @@ def _measure_replication(metrics: Metrics, replicas: Replicas, seat: ControllerS
 
     metrics.readings(table.REPLICATION_LAG_RECORDS, lag(attrgetter("records")))
     metrics.readings(table.REPLICATION_LAG_SECONDS, lag(attrgetter("seconds")))
+
+
+def measure_suspicion(metrics: Metrics, suspecting: Suspecting) -> None:
+    metrics.reading(table.DEAD_SESSIONS_ENDED, lambda: suspecting.sessions_ended)
 
 
 def _offline_count(seat: ControllerSeat) -> int:

@@ -27,7 +27,7 @@ from barnabas.controller.seat import ControllerSeat
 from barnabas.controller.watcher import MetadataWatcher
 from barnabas.metadata.construction import CONSTRUCTION
 from barnabas.metadata.current_session import CurrentSession
-from barnabas.metadata.errors import SessionLost, StoreUnreachable
+from barnabas.metadata.errors import SessionLost, StoreError, StoreUnreachable
 from barnabas.metadata.foreign_brokers import refuse_foreign_brokers
 from barnabas.metadata.identity import (
     BrokerIdTaken,
@@ -36,6 +36,7 @@ from barnabas.metadata.identity import (
     register_broker,
     require_free_id,
 )
+from barnabas.metadata.session_keys import session_key_path
 from barnabas.metadata.store import MetadataStore, SessionState
 from barnabas.metadata.znodes import CLUSTER_ID, BrokerRegistration, ClusterId
 from barnabas.metadata.zookeeper.zookeeper_options import SessionKey
@@ -44,6 +45,7 @@ logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS_MAX: Final = 5.0
 _RETRY_SECONDS_MIN: Final = 0.1
+_TAKE_BACK_SECONDS_MAX: Final = 1.0
 
 
 class WrongCluster(BarnabasError):  # noqa: N818 - a fact about a store, named as one
@@ -57,7 +59,16 @@ async def _remember_nothing(epoch: int) -> None:
 class Membership:
     """Owner: the broker's event loop."""
 
-    def __init__(self, source: MetadataSource, seat: ControllerSeat, random: Random, keeper: SessionKeeper) -> None:
+    def __init__(
+        self,
+        source: MetadataSource,
+        seat: ControllerSeat,
+        random: Random,
+        keeper: SessionKeeper,
+        *,
+        leaves_key: bool = False,
+    ) -> None:
+        """`leaves_key`: the other brokers may end a session of this one when its process is dead."""
         self.store = CurrentSession()
         self.seat = seat
         self.cluster_id = ""
@@ -70,6 +81,7 @@ class Membership:
         self._source = source
         self._random = random
         self._keeper = keeper
+        self._leaves_key = leaves_key
         self._session: MetadataStore | None = None
         self._lost = asyncio.Event()
         self._is_leaving = False
@@ -149,7 +161,7 @@ class Membership:
         if key is not None:
             await self._keeper.write(key)
             self._has_kept_key = True
-        epoch = await register_broker(session, registration)
+        epoch = await register_broker(session, registration, key if self._leaves_key else None)
         await self.remember(epoch)
         self.seat.broker_epoch = epoch
         self.on_registered(epoch)
@@ -201,6 +213,14 @@ class Membership:
                         await self._session.close()
             await asyncio.sleep(pause)
             pause = min(2 * pause, _RETRY_SECONDS_MAX)
+
+    async def take_key_back(self) -> None:
+        """Before an orderly stop: a broker that closes its ports by itself is not to be taken for a dead one."""
+        if self._session is None or not self._leaves_key:
+            return
+        with suppress(TimeoutError, StoreError, SessionLost):
+            async with asyncio.timeout(_TAKE_BACK_SECONDS_MAX):
+                await self._session.delete(session_key_path(self.seat.broker_id))
 
     async def leave(self) -> None:
         """Ends the session: the controller hears at once that this broker is gone."""

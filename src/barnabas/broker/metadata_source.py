@@ -28,6 +28,11 @@ class MetadataSource(Protocol):
         """Whether it cannot be used at all."""
         ...
 
+    @property
+    def keeps_secrets(self) -> bool:
+        """Whether a session can leave its key where other brokers alone read it."""
+        ...
+
     async def session(self) -> MetadataStore:
         """Another one. `StoreUnreachable` when there is none to be had now."""
         ...
@@ -37,7 +42,7 @@ class MetadataSource(Protocol):
         ...
 
     async def end_session(self, key: SessionKey) -> None:
-        """Ends the session of an earlier life of this broker."""
+        """Ends the session of a dead process. `StoreUnreachable` when that cannot be asked for now."""
         ...
 
     async def close(self) -> None: ...
@@ -45,6 +50,8 @@ class MetadataSource(Protocol):
 
 class EmbeddedSource:
     """A store in this process."""
+
+    keeps_secrets = False
 
     def __init__(self, metadata: EmbeddedMetadata, *, is_shared: bool = False) -> None:
         """A shared one is closed by its owner, not with a broker."""
@@ -91,6 +98,10 @@ class ZooKeeperSource:
     def is_lost(self) -> bool:
         """A broker goes on without it: what is led stays led until the session is over."""
         return False
+
+    @property
+    def keeps_secrets(self) -> bool:
+        return self._options.keeps_secrets
 
     async def session(self) -> MetadataStore:
         from barnabas.metadata.zookeeper.zookeeper_store import ZooKeeperStore  # which imports kazoo

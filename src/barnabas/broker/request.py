@@ -40,6 +40,10 @@ class RequestClient(Protocol):
         """The client has told what it is."""
         ...
 
+    def call_when_closed(self, call: Callable[[], None]) -> None:
+        """When the connection has ended; instead of what was to be called before."""
+        ...
+
 
 class RequestRoute(Protocol):
     """The row of a request's API, as the request sees it."""
@@ -104,6 +108,11 @@ class Request(ReplySlot):
     def identify(self, software: str) -> None:
         """The client has told what it is: its later requests say so."""
         self._client.identify(software)
+
+    def call_when_closed(self, call: Callable[[], None]) -> None:
+        """When the connection that this request came by has ended, for whatever reason: at once, if it has. Of
+        several calls the last one counts."""
+        self._client.call_when_closed(call)
 
     def attempt(self, work: Callable[[], None]) -> None:
         """Does a part of this request's work in a later turn; what goes wrong there ends this request alone."""

@@ -20,6 +20,7 @@ from barnabas.broker.settings import BrokerSettings
 from barnabas.broker.slices import Slices
 from barnabas.controller.controller import Controller
 from barnabas.controller.seat import ControllerSeat
+from barnabas.controller.suspecting import Suspecting
 from barnabas.metadata.identity import ProducerIds
 from barnabas.metadata.image import ClusterImage
 from barnabas.replication.admission import Admission
@@ -40,6 +41,7 @@ class Services:
     cluster_id: str
     settings: BrokerSettings
     seat: ControllerSeat
+    suspecting: Suspecting
     producer_ids: ProducerIds
     replicas: Replicas
     logs: LogManager

@@ -104,8 +104,9 @@ BROKER_SETTINGS: Final = SettingTable("broker", (
             "Makes the broker one of a cluster: HOST:PORT of the ZooKeeper servers between commas, and then the node "
             "to keep the cluster under, such as `/kafka`. Without it, the broker is alone and keeps the metadata "
             "itself."),
-    _broker(ZOOKEEPER, "zookeeper.session.timeout.ms", INT, 18_000, _AT_LEAST_1,
-            "A broker that ZooKeeper has not heard from for this long is dead for its cluster."),
+    _broker(ZOOKEEPER, "zookeeper.session.timeout.ms", INT, 6_000, _AT_LEAST_1,
+            "A broker that ZooKeeper has not heard from for this long is dead for its cluster. Kafka 3.9.1 has 18 "
+            "seconds; here what a machine led that is dead waits no longer than 6."),
     _broker(ZOOKEEPER, "zookeeper.connection.timeout.ms", INT, None, _AT_LEAST_1,
             "How long a start waits for ZooKeeper. If it is not set, `zookeeper.session.timeout.ms` is used."),
     _broker(ZOOKEEPER, "zookeeper.set.acl", BOOLEAN, False, None,
@@ -114,6 +115,10 @@ BROKER_SETTINGS: Final = SettingTable("broker", (
     _broker(ZOOKEEPER, "zookeeper.digest.identity", PASSWORD, None, None,
             "USER:PASSWORD of ZooKeeper's digest scheme, the same for all brokers. Specific to Barnabas: Kafka has it "
             "in a JAAS file."),
+    _broker(ZOOKEEPER, "broker.suspicion.enable", BOOLEAN, True, None,
+            "Whether brokers end the ZooKeeper session of a broker whose process is dead (its connections closed, and "
+            "new ones are refused), instead of waiting for its timeout. It needs `zookeeper.digest.identity`, so that "
+            "the keys of the sessions are for brokers alone. Specific to Barnabas."),
     _broker(ZOOKEEPER, "zookeeper.ssl.client.enable", BOOLEAN, False, None,
             "Whether to connect to ZooKeeper with TLS."),
     _broker(ZOOKEEPER, "zookeeper.ssl.truststore.location", STRING, None, None,

@@ -93,6 +93,7 @@ class BrokerConfig:
     zookeeper_connection_timeout_ms: int | None
     zookeeper_set_acl: bool
     zookeeper_digest_identity: str | None = field(repr=False)
+    broker_suspicion_enable: bool
     zookeeper_ssl_client_enable: bool
     zookeeper_ssl_truststore_location: str | None
     zookeeper_ssl_keystore_location: str | None

@@ -32,7 +32,7 @@ from barnabas.metadata.errors import CorruptNode, NoNode, SessionLost
 from barnabas.metadata.image import ClusterImage, RegisteredBroker
 from barnabas.metadata.store import MetadataStore, SessionState
 from barnabas.metadata.znodes import BARNABAS, BROKER_IDS, CONTROLLER, BrokerRegistration, ControllerNode, Endpoint
-from barnabas.net.errors import NetworkFailed
+from barnabas.net.errors import ChannelClosed, NetworkFailed
 from barnabas.net.stream import Network
 from barnabas.wire.errors import ErrorCode, KafkaError, MalformedResponse
 
@@ -71,6 +71,8 @@ class ControllerSeat:
         self.history = history
         self.controller: Controller | None = None
         """While this broker is the controller."""
+        self.controller_id: int | None = None
+        """As the session saw it last; None while there is none."""
         self.answers: ImageAnswers | None = None
         """Of this broker, while it is the controller."""
         self.link: BrokerLink | None = None
@@ -81,6 +83,8 @@ class ControllerSeat:
         """Set when the controller here could not write leaders down."""
         self.on_problem: Callable[[BarnabasError], None] = lambda problem: None
         """Called each time that this happens."""
+        self.on_link_failed: Callable[[int, bool], None] = lambda broker_id, was_open: None
+        """Called each time that this broker, the controller, cannot be followed; whether it was connected before."""
         self._network = network
         self._listener = listener
         self._clock = clock
@@ -127,6 +131,7 @@ class ControllerSeat:
                 news.clear()
                 try:
                     claim = await self._read_claim(store, news)
+                    self.controller_id = None if claim is None else claim.broker_id
                     if claim != followed:
                         await _end(following)
                         following = followed = None
@@ -163,10 +168,10 @@ class ControllerSeat:
         is_alone = len(self.history.image.brokers) <= 1
         level = logging.DEBUG if is_alone else logging.INFO
         logger.log(level, "broker %d is the controller, in epoch %d", self.broker_id, controllership.epoch)
-        controller = Controller(controllership, self.history, self._random, self._options, self._link_to)
+        controller = Controller(controllership, self.history, self._random, self._options, self.link_to)
         controller.on_problem = self._say
         answers = ImageAnswers(controller)
-        self.controller, self.answers = controller, answers
+        self.controller, self.answers, self.controller_id = controller, answers, self.broker_id
         self._change()
         try:
             await controller.run()
@@ -177,10 +182,11 @@ class ControllerSeat:
             logger.warning("broker %d is not the controller any more", self.broker_id)
         finally:
             answers.close()
-            self.controller = self.answers = None
+            self.controller = self.answers = self.controller_id = None
             self._change()
 
-    def _link_to(self, image: ClusterImage, broker_id: int) -> BrokerLink | None:
+    def link_to(self, image: ClusterImage, broker_id: int) -> BrokerLink | None:
+        """For one conversation with a broker."""
         endpoint = image.endpoint(broker_id, self._listener)
         return None if endpoint is None else BrokerLink(self._network, endpoint.host, endpoint.port, self._client_id)
 
@@ -197,6 +203,8 @@ class ControllerSeat:
             try:
                 await self._follow_link(store, controller_id)
             except (NetworkFailed, KafkaError, MalformedResponse, SessionLost, CorruptNode) as error:
+                if isinstance(error, NetworkFailed):
+                    self.on_link_failed(controller_id, isinstance(error, ChannelClosed))
                 failures += 1
                 if failures == _FAILURES_TOLD:  # before, it may have stopped in order, and have a successor soon
                     logger.warning("the image of the controller, broker %d, is not followed: %s", controller_id, error)

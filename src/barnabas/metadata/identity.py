@@ -19,6 +19,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import ProducerId
 from barnabas.base.uuid import new_uuid, uuid_text
 from barnabas.metadata.errors import BadVersion, NodeExists
+from barnabas.metadata.session_keys import encode_session_key, session_key_path
 from barnabas.metadata.store import Create, MetadataStore, Operation, SetData, ensure_paths
 from barnabas.metadata.znodes import (
     BROKER_IDS,
@@ -31,6 +32,7 @@ from barnabas.metadata.znodes import (
     ClusterId,
     ProducerIdBlock,
 )
+from barnabas.metadata.zookeeper.zookeeper_options import SESSION_KEYS, SessionKey
 
 RESERVED_BROKER_ID_MAX: Final = 1000
 """`reserved.broker.max.id`: configured broker ids go up to it, generated ones start after it."""
@@ -72,10 +74,17 @@ async def require_free_id(store: MetadataStore, broker_id: int, earlier_session_
         raise _taken(broker_id)
 
 
-async def register_broker(store: MetadataStore, registration: BrokerRegistration) -> int:
-    """Says that the broker is alive, as long as the session is. The broker's epoch."""
+async def register_broker(store: MetadataStore, registration: BrokerRegistration, key: SessionKey | None = None) -> int:
+    """Says that the broker is alive, as long as the session is. The broker's epoch.
+
+    `key` is that of the session, for other brokers; None where they must not have it.
+    """
+    writes = [Create(registration.path, registration.encode(), ephemeral=True)]
+    if key is not None:
+        await ensure_paths(store, [SESSION_KEYS])
+        writes.append(Create(session_key_path(registration.broker_id), encode_session_key(key), ephemeral=True))
     try:
-        await store.create(registration.path, registration.encode(), ephemeral=True)
+        await store.multi(writes)
     except NodeExists:
         raise _taken(registration.broker_id) from None
     return (await store.get(registration.path)).stat.czxid

@@ -17,7 +17,7 @@ from typing import Final, cast
 from barnabas.base.addresses import address_text
 from barnabas.base.buffers import BUFFER_TYPES, Buffer
 from barnabas.net.buffers import ReceiveBuffers
-from barnabas.net.errors import ChannelClosed, ConnectFailed
+from barnabas.net.errors import ChannelClosed, ConnectFailed, ConnectRefused
 from barnabas.net.framing import FrameReceiver
 from barnabas.net.stream import Network
 from barnabas.wire.errors import MalformedResponse
@@ -66,6 +66,8 @@ class Channel(FrameReceiver):
                 await network.connect(host, port, channel, tls)
         except TimeoutError as error:
             raise ConnectFailed(f"no connection to {name} within {timeout_seconds:g} s") from error
+        except ConnectionRefusedError as error:
+            raise ConnectRefused(f"no connection to {name}: {error.strerror or error}") from error
         except OSError as error:
             raise ConnectFailed(f"no connection to {name}: {error.strerror or error}") from error
         return channel

@@ -20,5 +20,9 @@ class ConnectFailed(NetworkFailed):
     """Nobody answered at this address in time."""
 
 
+class ConnectRefused(ConnectFailed):
+    """Nobody listens at this address: its host says so."""
+
+
 class ChannelClosed(NetworkFailed):
     """The connection ended before the reply came; whether the request was carried out is not known."""

@@ -41,8 +41,18 @@ class SocketNetwork:
     ) -> None:
         loop = asyncio.get_running_loop()
         server_hostname = host if tls is not None else None
-        # uvloop turns on TCP_NODELAY itself, as asyncio does.
-        await loop.create_connection(lambda: protocol, host, port, ssl=tls, server_hostname=server_hostname)
+        try:
+            # uvloop turns on TCP_NODELAY itself, as asyncio does.
+            await loop.create_connection(lambda: protocol, host, port, ssl=tls, server_hostname=server_hostname)
+        except OSError as error:
+            if error.errno is None and _is_refused_everywhere(str(error)):
+                raise ConnectionRefusedError(errno.ECONNREFUSED, str(error)) from None
+            raise
+
+
+def _is_refused_everywhere(text: str) -> bool:
+    """Of a host with several addresses asyncio raises one error, whose text alone says what was wrong with each."""
+    return 0 < text.count("[Errno ") == text.count(f"[Errno {errno.ECONNREFUSED}]")
 
 
 async def _bind(loop: asyncio.AbstractEventLoop, address: ListenAddress) -> socket.socket:

@@ -31,6 +31,7 @@ from barnabas.wire.image_messages import FETCH_IMAGE_REQUESTS, FETCH_IMAGE_RESPO
 from barnabas.wire.log_directory_messages import with_strays
 from barnabas.wire.log_info_messages import LOG_INFO_REQUESTS, LOG_INFO_RESPONSES
 from barnabas.wire.primitives import TEXT_BYTES_MAX, UNREADABLE
+from barnabas.wire.probe_messages import PROBE_REQUESTS, PROBE_RESPONSES
 from barnabas.wire.reader import Allowance, message_reader, message_steps
 from barnabas.wire.steps import Steps, finish
 from barnabas.wire.values import EncodedMessage, Values, write_values, write_values_in_steps
@@ -54,6 +55,8 @@ _OUR_OWN: Final[dict[tuple[int, str], tuple[Schema, ...]]] = {
     (ApiKey.FETCH_IMAGE, "Response"): FETCH_IMAGE_RESPONSES,
     (ApiKey.REPLICA_LOG_INFO, "Request"): LOG_INFO_REQUESTS,
     (ApiKey.REPLICA_LOG_INFO, "Response"): LOG_INFO_RESPONSES,
+    (ApiKey.PROBE_BROKER, "Request"): PROBE_REQUESTS,
+    (ApiKey.PROBE_BROKER, "Response"): PROBE_RESPONSES,
 }
 """Messages that kio does not have, by version."""
 

@@ -379,3 +379,8 @@ class ReplicaLogInfoTopic(NamedTuple):
 
 class ReplicaLogInfoRequest(NamedTuple):
     topics: Sequence[ReplicaLogInfoTopic]
+
+
+class ProbeBrokerRequest(NamedTuple):
+    broker_id: int
+    broker_epoch: int

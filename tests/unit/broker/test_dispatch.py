@@ -1,5 +1,6 @@
 """A mistake of the broker's own in one request ends that request's connection, and nobody else's."""
 
+import asyncio
 import logging
 from contextlib import AsyncExitStack
 from functools import partial
@@ -195,5 +196,41 @@ def test_request_whose_client_has_gone_is_dropped(tmp_path: Path) -> None:
             while served.broker.dispatcher._tasks:
                 assert await witness.is_served()
             assert len(begun) < len(clients)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["the connection is open", "it has ended"])
+def test_end_of_a_connection_is_told_to_who_asked_last(tmp_path: Path, is_late: bool) -> None:
+    async def scenario() -> None:
+        async with served_broker(tmp_path) as served:
+            told: list[str] = []
+            is_served, is_told, may_ask = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+            def tell(what: str) -> None:
+                told.append(what)
+                is_told.set()
+
+            async def handler(request: Request, asked: Any) -> Any:
+                request.call_when_closed(partial(tell, "first"))
+                is_served.set()
+                await may_ask.wait()
+                request.call_when_closed(partial(tell, "last"))
+                return {"brokers": [], "cluster_id": "c"}
+
+            replace_handler(served.broker, ApiKey.DESCRIBE_CLUSTER, handler)
+            async with connected(served) as client:
+                client.send(*CLUSTER)
+                await is_served.wait()
+                if not is_late:
+                    may_ask.set()
+                    assert await client.reader.read(1)
+                    assert told == []
+            if is_late:
+                await is_told.wait()
+                is_told.clear()
+                may_ask.set()
+            await is_told.wait()
+            assert told == (["first", "last"] if is_late else ["last"])
 
     run(scenario())

@@ -14,6 +14,7 @@ from barnabas.broker.session_file import SessionKeeper
 from barnabas.controller.seat import ControllerSeat
 from barnabas.metadata.embedded import EmbeddedMetadata
 from barnabas.metadata.embedded_session import EmbeddedSession
+from barnabas.metadata.session_keys import decode_session_key, session_key_path
 from barnabas.metadata.store import SessionState
 from barnabas.metadata.table import MemoryTable
 from barnabas.metadata.znodes import BARNABAS, BARNABAS_VERSIONS, BrokerRegistration
@@ -55,5 +56,26 @@ def test_key_is_removed_with_the_session_that_it_ends(
             monkeypatch.setattr(EmbeddedSession, "state", SessionState.SUSPENDED)
         await membership.leave()
         assert await keeper.read() == left
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("leaves_key", [True, False])
+def test_key_is_left_for_brokers_and_taken_back_before_a_stop(leaves_key: bool) -> None:
+    async def main() -> None:
+        source, keeper = KeyedSource(), SessionKeeper(SimulatedDisk(Random(1)), "/", InlineExecutor())
+        seat = cast(ControllerSeat, SimpleNamespace(broker_id=1))
+        membership = Membership(source, seat, Random(1), keeper, leaves_key=leaves_key)
+        await membership.join(None)
+        await membership.register(REGISTRATION)
+        paths = [REGISTRATION.path, session_key_path(1)]
+        registration, left = await membership.store.get_many(paths)
+        assert registration is not None
+        assert (None if left is None else decode_session_key(paths[1], left.data)) == (OURS if leaves_key else None)
+
+        await membership.take_key_back()
+        assert await membership.store.get_many(paths) == [registration, None]
+        await membership.take_key_back()
+        await membership.leave()
 
     asyncio.run(main())

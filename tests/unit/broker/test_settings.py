@@ -173,12 +173,10 @@ def test_broker_without_zookeeper_is_alone() -> None:
     assert BrokerSettings({"zookeeper.connect": " ", "broker.id": "1001"}).config.zookeeper_options() is None
 
 
-def test_zookeeper_has_kafkas_defaults() -> None:
+def test_zookeeper_has_kafkas_defaults_but_a_shorter_session() -> None:
     options = BrokerSettings({"zookeeper.connect": "a:2181,b:2181/kafka"}).config.zookeeper_options()
 
-    assert options == ZooKeeperOptions(
-        "a:2181,b:2181", "/kafka", session_timeout_ms=18_000, connection_timeout_ms=18_000
-    )
+    assert options == ZooKeeperOptions("a:2181,b:2181", "/kafka", session_timeout_ms=6_000, connection_timeout_ms=6_000)
 
 
 def test_zookeeper_options_take_identity_and_files_and_secrets_are_not_shown() -> None:

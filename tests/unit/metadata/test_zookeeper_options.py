@@ -6,7 +6,13 @@ import sys
 import pytest
 
 from barnabas.base.errors import InvalidSetting
-from barnabas.metadata.zookeeper.zookeeper_options import Access, SessionKey, TlsFiles, ZooKeeperOptions
+from barnabas.metadata.zookeeper.zookeeper_options import (
+    SESSION_KEYS,
+    Access,
+    SessionKey,
+    TlsFiles,
+    ZooKeeperOptions,
+)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +86,19 @@ def test_access_is_kafkas(path: str, access: Access) -> None:
 
     assert options.access_to(path) is access
     assert ZooKeeperOptions("a", identity="user:secret").access_to(path) is Access.OPEN
+
+
+@pytest.mark.parametrize("has_access_lists", [True, False])
+def test_keys_of_sessions_are_for_their_identity_alone(has_access_lists: bool) -> None:
+    options = ZooKeeperOptions("a", identity="user:secret", has_access_lists=has_access_lists)
+
+    assert options.keeps_secrets
+    assert options.access_to(f"{SESSION_KEYS}/1") is Access.SECRET
+    assert options.access_to(SESSION_KEYS) is (Access.READABLE if has_access_lists else Access.OPEN)
+
+
+def test_without_an_identity_there_are_no_secrets() -> None:
+    assert not ZooKeeperOptions("a").keeps_secrets
 
 
 def test_kazoo_is_not_imported_before_a_session_is_opened() -> None:

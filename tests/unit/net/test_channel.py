@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 from barnabas.net.channel import Channel
-from barnabas.net.errors import ChannelClosed, ConnectFailed
+from barnabas.net.errors import ChannelClosed, ConnectFailed, ConnectRefused
 from barnabas.net.sockets import SocketNetwork
 from tests.support.network import FramingSlot, Served, framed, run, serving, until
 
@@ -188,8 +188,37 @@ def test_closing_fails_requests_in_flight_and_those_that_wait_for_a_place() -> N
 def test_connecting_where_nobody_listens_fails_with_the_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(ConnectFailed, match=f"no connection to 127.0.0.1:{port}: "):
+    with pytest.raises(ConnectRefused, match=f"no connection to 127.0.0.1:{port}: "):
         run(Channel.connect(SocketNetwork(), "127.0.0.1", port, timeout_seconds=60))
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_host_of_several_addresses_refuses_when_all_of_them_do(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(ConnectRefused):
+        run(Channel.connect(SocketNetwork(), "localhost", port, timeout_seconds=60), loop_factory)
+
+
+@pytest.mark.parametrize(("second", "expected"), [(111, ConnectRefused), (113, ConnectFailed)])
+def test_errors_of_several_addresses_are_told_apart(
+    second: int, expected: type[ConnectFailed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As asyncio puts them together."""
+    text = f"Multiple exceptions: [Errno 111] Connect call failed ('::1', 1), [Errno {second}] Connect call failed"
+
+    async def scenario() -> None:
+        async def fail(*_: object, **__: object) -> None:
+            raise OSError(text)
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", fail)
+        with pytest.raises(ConnectFailed) as caught:
+            await Channel.connect(SocketNetwork(), "several", 1, timeout_seconds=60)
+        assert type(caught.value) is expected
+
+    run(scenario(), asyncio.new_event_loop)
 
 
 def test_connecting_to_one_who_does_not_answer_ends_at_the_timeout() -> None:

@@ -49,6 +49,7 @@ from barnabas.broker.handlers.offset_commit import OffsetCommitHandler, decode_c
 from barnabas.broker.handlers.offset_delete import OffsetDeleteHandler
 from barnabas.broker.handlers.offset_fetch import OffsetFetchHandler
 from barnabas.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from barnabas.broker.handlers.probe_broker import ProbeBrokerHandler
 from barnabas.broker.handlers.produce import ProduceHandler, decode_produce_at_once
 from barnabas.broker.handlers.replica_log_info import ReplicaLogInfoHandler
 from barnabas.broker.handlers.sync_group import SyncGroupHandler
@@ -111,4 +112,5 @@ def make_rows(services: Services) -> dict[int, Row]:
         ApiKey.ENVELOPE: Enveloped(EnvelopeHandler(services)),
         ApiKey.FETCH_IMAGE: Direct(FetchImageHandler(services), decode_nothing),
         ApiKey.REPLICA_LOG_INFO: Awaited(views.ReplicaLogInfoRequest, ReplicaLogInfoHandler(services)),
+        ApiKey.PROBE_BROKER: Awaited(views.ProbeBrokerRequest, ProbeBrokerHandler(services)),
     }

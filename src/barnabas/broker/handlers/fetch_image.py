@@ -1,6 +1,7 @@
 """FetchImage, versions 0 and 1: what comes behind a broker's image of the cluster, told by the controller. Our own.
 
 - An answer comes with the next change, or after the time that the broker wants to wait at most.
+- Where the connection ends, the broker at its other end may be dead (`barnabas.controller.suspecting`).
 - From version 1 it tells what elections among replicas need, and partitions come in columns.
 - Any other broker than the controller answers NOT_CONTROLLER.
 """
@@ -13,6 +14,7 @@ from barnabas.broker.dispatch import Work
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.controller.history import Place
+from barnabas.controller.suspicion import Suspect
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.messages import decode_view, write_response
 from barnabas.wire.request_views import FetchImageRequest
@@ -35,6 +37,8 @@ class FetchImageHandler:
         elif answers is None:
             _refuse(request, ErrorCode.NOT_CONTROLLER)
         else:
+            suspect = Suspect(asked.broker_id, asked.broker_epoch)
+            request.call_when_closed(partial(self._services.suspecting.poll_closed, suspect))
             wait_seconds = min(max(0, asked.max_wait_ms) / 1000, _WAIT_SECONDS_MAX)
             place = Place(asked.controller_epoch, asked.position)
             request.respond(await answers.answer(request.version, place, wait_seconds))

@@ -16,6 +16,8 @@ CONNECTION_TIMEOUT_MS: Final = 18_000
 
 SECRET_PATHS: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens", "/kafka-acl")
 """Where passwords, keys and rights are kept: Kafka's sensitive paths, and its access lists."""
+SESSION_KEYS: Final = "/barnabas/session_keys"
+"""Where brokers leave the keys of their sessions for each other (`barnabas.metadata.session_keys`)."""
 OPEN_PATH: Final = "/consumers"
 """Where consumers of before Kafka 0.9 write: open to everybody, as Kafka leaves it."""
 
@@ -98,8 +100,16 @@ class ZooKeeperOptions:
         """The path below the chroot."""
         return full_path[len(self.chroot) :] or ROOT
 
+    @property
+    def keeps_secrets(self) -> bool:
+        """Whether a node can be created that nobody reads who has not this identity."""
+        return self.identity is not None or self.has_access_lists
+
     def access_to(self, path: str) -> Access:
         """For a node that is created there."""
+        if path.startswith(f"{SESSION_KEYS}/"):
+            assert self.keeps_secrets, "a key is not left where everybody reads it"
+            return Access.SECRET
         if not self.has_access_lists or path == OPEN_PATH:
             return Access.OPEN
         return Access.SECRET if path.startswith(SECRET_PATHS) else Access.READABLE

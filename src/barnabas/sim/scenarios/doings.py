@@ -45,8 +45,11 @@ class Doings(Stage):
     async def do_declare_broker(self, number: int, disks: int = 1, settings: tuple[tuple[str, str], ...] = ()) -> None:
         self._nodes.append(self._make_node(number, {**_SETTINGS, **dict(settings)}, disks))
 
-    async def do_declare_cluster(self, count: int, settings: tuple[tuple[str, str], ...] = ()) -> None:
+    async def do_declare_cluster(
+        self, count: int, that_suspect_each_other: bool, settings: tuple[tuple[str, str], ...] = ()
+    ) -> None:
         self._make_ensemble()
+        self._ensemble.keeps_secrets = that_suspect_each_other
         replicas = str(min(REPLICAS_MAX, count))
         own = {"offsets.topic.replication.factor": replicas, "default.replication.factor": replicas}
         for number in range(1, count + 1):

@@ -29,8 +29,9 @@ FORMS: Final = (
     ),
     Form(
         "declare_cluster",
-        "cluster of {count:new-cluster} brokers [with {settings:settings}]",
-        "A ZooKeeper, and broker-1, broker-2, …, which serve; broker-1 is the controller.",
+        "cluster of {count:new-cluster} brokers [that suspect each other] [with {settings:settings}]",
+        "A ZooKeeper, and broker-1, broker-2, …, which serve; broker-1 is the controller. Those that suspect each "
+        "other have an identity, so that the session of one that is dead can be ended.",
     ),
     Form("start", "start {node:node}", "Starts a broker, and waits until it serves; or a client that was killed."),
     Form("begin_start", "begin to start {broker:broker}", "Starts a broker, and goes on with the page."),

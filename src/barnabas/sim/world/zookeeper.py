@@ -73,6 +73,8 @@ class SimulatedZooKeeper:
         """With a single server every session sees every write that was acknowledged."""
         self.process: Process | None = None
         """None while it is down."""
+        self.keeps_secrets = False
+        """Whether brokers have an identity, and so leave the keys of their sessions for each other."""
         self._world = world
         self._loop = world.loop
         self._clock = world.clock()

@@ -18,6 +18,10 @@ class SimulatedSource:
         self._node_name = node_name
         self._session: SimulatedSession | None = None
 
+    @property
+    def keeps_secrets(self) -> bool:
+        return self._zookeeper.keeps_secrets
+
     async def session(self) -> MetadataStore:
         self._session = await self._zookeeper.session(self._node_name)
         return self._session

@@ -96,6 +96,9 @@ INTENDED = (
         "the topic is deleted once and then unknown, where Kafka refuses both",
         "by name, and by id",
     ),
+    Intended(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS, "no message and an empty one mean the same", "nothing", "error_message"
+    ),
     Intended(ApiKey.CONSUMER_GROUP_HEARTBEAT, "as a Kafka answers in which KIP-848 is turned off"),
     Intended(ApiKey.DESCRIBE_GROUPS, "a group with thousands of members is shown once", "one twice"),
     Intended(ApiKey.FIND_COORDINATOR, NO_TRANSACTIONS, "transaction *"),

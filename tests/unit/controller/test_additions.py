@@ -99,6 +99,7 @@ def test_minimum_rises_with_the_replicas_that_join_and_never_before() -> None:
             assert (done, refusals) == ({0: (leader, *others)}, {})
             await first.wait_for(lambda image: len(one(image).replicas) == 3)
             assert one(first.history.image).adding == tuple(others)
+            assert not controller.has_due_states(), "the minimum stays"
 
             await join(controller, first, leader, others[1])
             await first.wait_for(lambda image: one(image).min_insync_replicas == 2)

@@ -36,6 +36,7 @@ from tests.support.side_by_side_group_offsets import tell_offset_commit, tell_of
 from tests.support.side_by_side_groups import tell_heartbeat, tell_join_group, tell_leave_group, tell_sync_group
 from tests.support.side_by_side_produce import tell_init_producer_id, tell_produce
 from tests.support.side_by_side_topics import (
+    tell_alter_partition_reassignments,
     tell_api_versions,
     tell_create_partitions,
     tell_create_topics,
@@ -45,6 +46,7 @@ from tests.support.side_by_side_topics import (
     tell_describe_topic_partitions,
     tell_elect_leaders,
     tell_list_config_resources,
+    tell_list_partition_reassignments,
     tell_metadata,
 )
 
@@ -94,6 +96,9 @@ INTENDED = (
         "the topic is deleted once and then unknown, where Kafka refuses both",
         "by name, and by id",
     ),
+    Intended(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS, "no message and an empty one mean the same", "nothing", "error_message"
+    ),
     Intended(ApiKey.CONSUMER_GROUP_HEARTBEAT, "as a Kafka answers in which KIP-848 is turned off"),
     Intended(ApiKey.DESCRIBE_GROUPS, "a group with thousands of members is shown once", "one twice"),
     Intended(ApiKey.FIND_COORDINATOR, NO_TRANSACTIONS, "transaction *"),
@@ -128,6 +133,8 @@ STORIES: dict[ApiKey, Callable[[Pair], None]] = {
     ApiKey.DELETE_TOPICS: tell_delete_topics,
     ApiKey.CREATE_PARTITIONS: tell_create_partitions,
     ApiKey.ELECT_LEADERS: tell_elect_leaders,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: tell_alter_partition_reassignments,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: tell_list_partition_reassignments,
     ApiKey.DESCRIBE_CONFIGS: tell_describe_configs,
     ApiKey.ALTER_CONFIGS: tell_alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: tell_incremental_alter_configs,

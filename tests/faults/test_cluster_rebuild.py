@@ -259,6 +259,7 @@ def test_single_broker_becomes_a_cluster_which_is_rebuilt_after_a_loss(
     with cluster_process(tmp_path, "--take-in", "--listen", "127.0.0.1:0", brokers=2) as process:
         process.wait_ready()
         assert "is that of broker 1 now" in process.log
+        process.wait_for_line("raised to 2 replicas: 2 topics\n")
         assert read_all(process.bootstrap) == (sorted(VALUES), 3)
         assert topic_id(process.bootstrap, "orders") == old_id
         assert retention(process.bootstrap, "orders") == RETENTION_MS

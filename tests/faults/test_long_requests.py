@@ -43,7 +43,7 @@ def _new_topics(names: list[str]) -> list[dict[str, Any]]:
     return [{"name": name, **topic} for name in names]
 
 
-def _partitions(**values: int) -> list[dict[str, int]]:
+def _partitions(**values: Any) -> list[dict[str, Any]]:
     return [{**values, "partition_index": index} for index in range(TIMES)]
 
 
@@ -173,6 +173,26 @@ LONG: dict[str, tuple[ApiKey, int, Callable[[], dict[str, Any]]]] = {
             "topic_partitions": [{"topic": name, "partitions": [0]} for name in NAMES],
             "timeout_ms": 1000,
         },
+    ),
+    "replicas assigned": (
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        1,
+        lambda: {"topics": [{"name": "wide", "partitions": _partitions(replicas=[1])}], "timeout_ms": 1000},
+    ),
+    "replicas of many topics assigned": (
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        1,
+        lambda: {
+            "topics": [
+                {"name": name, "partitions": [{"partition_index": 0, "replicas": [1]}]} for name in NAMES[:10_000]
+            ],
+            "timeout_ms": 1000,
+        },
+    ),
+    "reassignments": (
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        0,
+        lambda: {"topics": [{"name": "wide", "partition_indexes": range(TIMES)}], "timeout_ms": 1000},
     ),
     "configs changed one by one": (
         ApiKey.INCREMENTAL_ALTER_CONFIGS,

@@ -386,3 +386,44 @@ def tell_elect_leaders(pair: Pair) -> None:
             ask(f"unknown partition, type {election_type}", [("elected", [7])], election_type)
             ask(f"unknown topic, type {election_type}", [(UNKNOWN, [0])], election_type)
             ask(f"none, type {election_type}", [], election_type)
+
+
+def tell_alter_partition_reassignments(pair: Pair) -> None:
+    """Both sides have one broker: nothing can be added, and nothing is moved."""
+    pair.each(lambda side: side.create_topic("reassigned", 2))
+    for version in versions(ApiKey.ALTER_PARTITION_REASSIGNMENTS):
+
+        def ask(
+            case: str, *wanted: tuple[str, int, list[int] | None], may_grow: bool = True, version: int = version
+        ) -> None:
+            topics = [
+                {"name": name, "partitions": [{"partition_index": index, "replicas": replicas}]}
+                for name, index, replicas in wanted
+            ]
+            asked = {"topics": topics, "timeout_ms": 10_000, "allow_replication_factor_change": may_grow}
+            pair.compare(case, ApiKey.ALTER_PARTITION_REASSIGNMENTS, version, _constant(asked))
+
+        ask("nothing")
+        ask("as it is", ("reassigned", 0, [1]))
+        ask("a broker that there is not", ("reassigned", 0, [1, 7]))
+        ask("twice the same broker", ("reassigned", 0, [1, 1]))
+        ask("no broker", ("reassigned", 1, []))
+        ask("cancelled", ("reassigned", 1, None))
+        ask("unknown partition", ("reassigned", 7, [1]))
+        ask("unknown partition, cancelled", ("reassigned", 7, None))
+        ask("unknown topic", (UNKNOWN, 0, [1]))
+        ask("as many replicas", ("reassigned", 0, [1]), may_grow=False)
+
+
+def tell_list_partition_reassignments(pair: Pair) -> None:
+    pair.each(lambda side: side.create_topic("reassigned-listed", 2))
+    for version in versions(ApiKey.LIST_PARTITION_REASSIGNMENTS):
+        for case, topics in (
+            ("all", None),
+            ("none", []),
+            ("of a topic", [{"name": "reassigned-listed", "partition_indexes": [0, 1]}]),
+            ("unknown", [{"name": "reassigned-listed", "partition_indexes": [7]}]),
+            ("unknown topic", [{"name": UNKNOWN, "partition_indexes": [0]}]),
+        ):
+            asked = {"topics": topics, "timeout_ms": 10_000}
+            pair.compare(case, ApiKey.LIST_PARTITION_REASSIGNMENTS, version, _constant(asked), is_read=True)

@@ -12,6 +12,9 @@ CHANGING = {
     ApiKey.DELETE_TOPICS: {"topics": [{"name": "orders"}], "topic_names": ["orders"]},
     ApiKey.CREATE_PARTITIONS: {"topics": [{"name": "orders", "count": 2, "assignments": None}]},
     ApiKey.ELECT_LEADERS: {"topic_partitions": None},
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: {
+        "topics": [{"name": "orders", "partitions": [{"partition_index": 0, "replicas": [1]}]}]
+    },
     ApiKey.DELETE_RECORDS: {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "offset": 1}]}]},
     ApiKey.INIT_PRODUCER_ID: {"transactional_id": None, "transaction_timeout_ms": 1000},
     ApiKey.ALTER_CONFIGS: {"resources": [{"resource_type": 2, "resource_name": "orders", "configs": []}]},

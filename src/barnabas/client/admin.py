@@ -57,6 +57,14 @@ class ClusterDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicasInChange:
+    replicas: tuple[int, ...]
+    """All of them, those that are added or go as well."""
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LogDirectory:
     node_id: int
     path: str
@@ -185,6 +193,47 @@ class Admin:
             read,
         )
         await self._until_usable(name, total)
+
+    async def assign_replicas(
+        self, topic: str, replicas: Mapping[int, Sequence[int]], *, allow_factor_change: bool = True
+    ) -> None:
+        """Gives partitions the replicas named, the preferred leader first; Barnabas can only add some.
+
+        Returns when it is written, and before the new ones are in sync: `partitions_in_change`.
+        """
+
+        def read(reply: Message) -> None:
+            raise_for(reply.error_code.value, f"topic '{topic}'", reply.error_message)
+            for answered in reply.responses:
+                for one in answered.partitions:
+                    place = str(TopicPartition(answered.name, one.partition_index))
+                    raise_for(one.error_code.value, place, one.error_message)
+
+        partitions = [{"partition_index": index, "replicas": list(brokers)} for index, brokers in replicas.items()]
+        values = {
+            "timeout_ms": self._timeout_ms,
+            "allow_replication_factor_change": allow_factor_change,
+            "topics": [{"name": topic, "partitions": partitions}],
+        }
+        what = f"the replicas of topic '{topic}' could not be changed"
+        await self._ask_controller(what, ApiKey.ALTER_PARTITION_REASSIGNMENTS, values, read)
+
+    async def partitions_in_change(self) -> dict[TopicPartition, ReplicasInChange]:
+        """The partitions whose replicas are being changed; empty when all that was assigned is in sync."""
+
+        def read(reply: Message) -> dict[TopicPartition, ReplicasInChange]:
+            raise_for(reply.error_code.value, "the partitions", reply.error_message)
+            return {
+                TopicPartition(topic.name, one.partition_index): ReplicasInChange(
+                    tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+                )
+                for topic in reply.topics
+                for one in topic.partitions
+            }
+
+        what = "the partitions whose replicas are being changed could not be listed"
+        values = {"timeout_ms": self._timeout_ms, "topics": None}
+        return await self._ask_controller(what, ApiKey.LIST_PARTITION_REASSIGNMENTS, values, read)
 
     async def delete_records(self, before: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset]:
         """Deletes what lies before an offset of each partition (-1: everything); returns where they begin now."""

@@ -22,6 +22,7 @@ from typing import Final
 
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.ids import TopicPartition
+from barnabas.controller.additions import ReplicaAdditions
 from barnabas.controller.alterations import AlteredPartition, AskedIsr
 from barnabas.controller.balance import unbalanced_partitions
 from barnabas.controller.controller_options import DEFAULT_OPTIONS, ControllerOptions
@@ -70,6 +71,7 @@ class Controller:
         self.controllership = controllership
         self.history = history
         self.topics = TopicWriter(controllership, random, lambda: history.image, options.rules_of)
+        self.additions = ReplicaAdditions(controllership, lambda: history.image, options.rules_of)
         self.is_whole = asyncio.Event()
         """Set when the tree was read: the image has everything that was ever acknowledged."""
         self._options = options
@@ -245,6 +247,8 @@ class Controller:
                     await self._elections.hold(image, image.topics.values(), brokers)
                 changed: list[Topic] = [image.topics[name] for name in topics if name in image.topics]
                 await self._elections.hold(image, changed)
+                for topic in changed:
+                    await self.additions.complete(topic)
             except BarnabasError:
                 self._topics_due = {**topics, **self._topics_due}
                 self._brokers_due = {**brokers, **self._brokers_due}

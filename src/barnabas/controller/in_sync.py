@@ -316,15 +316,26 @@ def altered(
     )
 
 
-def with_minimum(partition: Partition, minimum: int, controller_epoch: int) -> PartitionState | None:
-    """`min.insync.replicas` was changed: None when the state has it.
+def due_minimum(partition: Partition, asked: int) -> int:
+    """What the state should have where the topic asks for this minimum: at most the number of replicas.
+
+    A replica that is being added (`controller.additions`) counts once it is in sync. Until then nobody can be refused
+    for lack of it, and what is in force is not lowered when it leaves again.
+    """
+    counted = sum(one not in partition.adding or one in partition.isr for one in partition.replicas)
+    return max(1, min(asked, max(counted, minimum_of(partition))))
+
+
+def with_minimum(partition: Partition, asked: int, controller_epoch: int) -> PartitionState | None:
+    """The state with the minimum that is due, by another `min.insync.replicas` or replica; None when it has it.
 
     A lower one empties the eligible, unless nobody is in sync: then nothing can be acknowledged that they lack.
     """
-    if partition.min_insync_replicas == minimum:
+    due = due_minimum(partition, asked)
+    if partition.min_insync_replicas == due:
         return None
-    before, after = minimum_of(partition), min(minimum, len(partition.replicas))
+    before, after = minimum_of(partition), min(due, len(partition.replicas))
     isr = isr_of(partition)
     settled = Settled(isr, {} if isr and after < before else elr_of(partition))
     state = _state(partition, partition.leader, partition.leader_epoch, settled, controller_epoch)
-    return replace(state, min_insync_replicas=minimum)
+    return replace(state, min_insync_replicas=due)

@@ -6,8 +6,8 @@ broker may have lost the end of its log and write other records at the same offs
 out by the epoch.
 
 Who leads and who is in sync is decided by `barnabas.controller.in_sync`. After that the state takes over the minimum
-that the topic's rules ask for: an election by the minimum that was in force comes first, because a lower one empties
-the eligible replicas.
+that the topic's rules ask for, as far as there are replicas (`in_sync.due_minimum`): an election by the minimum that
+was in force comes first, because a lower one empties the eligible replicas.
 """
 
 from collections.abc import Iterator

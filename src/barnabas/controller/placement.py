@@ -67,6 +67,37 @@ def place_replicas(
     return placed
 
 
+def place_more(
+    placed: Sequence[Replicas], racks: Mapping[int, str | None], replication_factor: int, held: Mapping[int, int]
+) -> list[Replicas]:
+    """Further replicas for partitions that have some, behind those: up to this number of them.
+
+    Each goes where the partition has no rack yet, then to the broker with the fewest replicas, then round the brokers.
+    `racks` has all live brokers, `held` how many replicas they have now.
+    """
+    count = len(racks)
+    if replication_factor > count:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {replication_factor} needs as many brokers; registered: {count}",
+        )
+    brokers, held_now = sorted(racks), dict(held)
+    grown = []
+    for number, replicas in enumerate(placed):
+        has = list(replicas)
+        while len(has) < replication_factor:
+            taken = {racks[one] for one in has if racks.get(one) is not None}
+            others = [one for one in brokers if one not in has]
+            _, _, _, chosen = min(
+                (racks[one] in taken, held_now.get(one, 0), (place - number) % len(others), one)
+                for place, one in enumerate(others)
+            )
+            has.append(chosen)
+            held_now[chosen] = held_now.get(chosen, 0) + 1
+        grown.append(tuple(has))
+    return grown
+
+
 def assigned_replicas(
     assignments: Mapping[int, Sequence[int]],
     broker_ids: Sequence[int],

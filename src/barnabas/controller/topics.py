@@ -143,14 +143,14 @@ class TopicWriter:
                 continue
             break
         else:
-            raise _too_busy(topic.topic)
+            raise too_busy(topic.topic)
         for states in groups:
             await self._controllership.multi(states)
 
     async def delete(self, name: str, topic_id: UUID | None = None) -> None:
         """Deletes the topic of this name; with an id, only if it is still the one."""
         for _ in range(_ATTEMPTS_MAX):
-            topic, version = await self._read(name)
+            topic, version = await read_assignment(self._store, name)
             if topic_id not in (None, topic.topic_id):
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic '{name}' now has a different id")
             try:
@@ -158,7 +158,7 @@ class TopicWriter:
             except (BadVersion, NoNode, NodeExists, NotEmpty):
                 continue
             return
-        raise _too_busy(name)
+        raise too_busy(name)
 
     async def add_partitions(
         self,
@@ -171,7 +171,7 @@ class TopicWriter:
     ) -> TopicAssignment:
         """Makes the topic `count` partitions long; `assignments` says where the new ones go."""
         for _ in range(_ATTEMPTS_MAX):
-            topic, version = await self._read(name)
+            topic, version = await read_assignment(self._store, name)
             grown = _grown(topic, sorted(image.brokers), count, assignments)
             if validate_only:
                 return grown
@@ -184,7 +184,7 @@ class TopicWriter:
             for states in groups:
                 await self._controllership.multi(states)
             return grown
-        raise _too_busy(name)
+        raise too_busy(name)
 
     async def finish_interrupted(self, image: ClusterImage) -> None:
         """Completes what a crash left half done: marked topics are deleted, partitions without a state get one."""
@@ -243,14 +243,6 @@ class TopicWriter:
         deleted = DeletedTopic.of(topic)
         return [] if await self._store.exists(deleted.path) else [Create(deleted.path, deleted.encode())]
 
-    async def _read(self, name: str) -> tuple[TopicAssignment, int]:
-        node = None
-        if topic_name_problem(name) is None:  # nothing else is part of a path
-            [node] = await self._store.get_many([TopicAssignment.path_of(name)])
-        if node is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{shortened(name)}'")
-        return TopicAssignment.decode(name, node.data), node.stat.version
-
     async def _put(self, path: str, data: bytes) -> Operation:
         """Overwrites what an earlier topic of this name may have left."""
         return Create(path, data) if await self._store.exists(path) is None else SetData(path, data)
@@ -281,8 +273,18 @@ class TopicWriter:
             isr or replicas,
             self._controllership.epoch,
             isr_epochs=tuple([image.brokers[one].epoch for one in isr]),
-            min_insync_replicas=self._rules_of(image, configs).min_insync_replicas,
+            min_insync_replicas=max(1, min(self._rules_of(image, configs).min_insync_replicas, len(replicas))),
         )
+
+
+async def read_assignment(store: MetadataStore, name: str) -> tuple[TopicAssignment, int]:
+    """Of a topic as it is now, with the version to write over. UNKNOWN_TOPIC_OR_PARTITION when there is none."""
+    node = None
+    if topic_name_problem(name) is None:  # nothing else is part of a path
+        [node] = await store.get_many([TopicAssignment.path_of(name)])
+    if node is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{shortened(name)}'")
+    return TopicAssignment.decode(name, node.data), node.stat.version
 
 
 def alike_name(name: str) -> str:
@@ -328,5 +330,5 @@ def _together(items: Sequence[_Item]) -> list[Sequence[_Item]]:
     return [items[start : start + size] for start in range(0, max(1, len(items)), size)]
 
 
-def _too_busy(name: str) -> KafkaError:
+def too_busy(name: str) -> KafkaError:
     return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"topic '{name}' was changed by others at the same time: try again")

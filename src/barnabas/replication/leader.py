@@ -209,12 +209,18 @@ class LeaderState:
         return self._advance()
 
     def told(self, state: CommittedState) -> bool:
-        """What the controller has written; older news are dropped."""
-        if state.partition_epoch <= self.state.partition_epoch:
+        """What the controller has written; older news are dropped.
+
+        Replicas are added without a new state: what was proposed is as it was.
+        """
+        if state.partition_epoch < self.state.partition_epoch:
+            return False
+        if state.partition_epoch > self.state.partition_epoch:
+            self._sent = None
+            self._doubtful = frozenset()
+        elif state.replicas == self.state.replicas:
             return False
         self.state = state
-        self._sent = None
-        self._doubtful = frozenset()
         others = self._others(state)
         self.followers = {one: self.followers.get(one) or Follower(caught_up_ms=self.now_ms) for one in others}
         return self._advance()

@@ -389,13 +389,14 @@ class Replicas:
     ) -> Iterator[tuple[TopicPartition, Job[OpenedLog], bool]]:
         """With whether they are new: a partition of the first image may lie in a directory that is offline."""
         known = self.image.topics.get(topic.name)
-        known_count = len(known.partitions) if known is not None and known.id == topic.id else 0
+        known_partitions = known.partitions if known is not None and known.id == topic.id else ()
         config = None
         for one in topic.partitions:
             name = TopicPartition(topic.name, one.index)
             if self._broker_id not in one.replicas or self._has_log(name, topic.id):
                 continue
-            is_new = name in self._uncreated or (self._is_started and one.index >= known_count)
+            before = known_partitions[one.index].replicas if one.index < len(known_partitions) else ()
+            is_new = name in self._uncreated or (self._is_started and self._broker_id not in before)
             config = config or self._config_of_topic(image, topic.name)
             try:
                 yield name, self._logs.creation(name, topic.id, config, is_new=is_new), is_new

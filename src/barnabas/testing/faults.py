@@ -27,6 +27,7 @@ from barnabas.wire.messages import decode_view, write_response
 from barnabas.wire.produce import Produce, ProduceResult
 from barnabas.wire.request_views import (
     AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteGroupsRequest,
@@ -294,6 +295,10 @@ def _refusal(view: type[_View], make: Callable[[_View, ErrorCode], Values]) -> R
     return lambda request, body, error: make(decode_view(request.api_key, request.version, body, view), error)
 
 
+def _not_reassigned(asked: AlterPartitionReassignmentsRequest, error: ErrorCode) -> Values:
+    return {"error_code": error, "error_message": _MESSAGE, "responses": []}
+
+
 _REFUSALS: Final[Mapping[int, Refusal]] = {
     ApiKey.LEAVE_GROUP: _refusal(LeaveGroupRequest, _not_left),
     ApiKey.DELETE_GROUPS: _refusal(DeleteGroupsRequest, _groups_not_deleted),
@@ -301,6 +306,7 @@ _REFUSALS: Final[Mapping[int, Refusal]] = {
     ApiKey.CREATE_TOPICS: _refusal(CreateTopicsRequest, _created_topics),
     ApiKey.DELETE_TOPICS: _refusal(DeleteTopicsRequest, _deleted_topics),
     ApiKey.CREATE_PARTITIONS: _refusal(CreatePartitionsRequest, _created_partitions),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _refusal(AlterPartitionReassignmentsRequest, _not_reassigned),
     ApiKey.DELETE_RECORDS: _refusal(DeleteRecordsRequest, _deleted_records),
     ApiKey.INIT_PRODUCER_ID: _refusal(InitProducerIdRequest, _no_producer_id),
     ApiKey.ALTER_CONFIGS: _refusal(AlterConfigsRequest, _altered_configs),

@@ -48,6 +48,8 @@ class ApiKey(IntEnum):
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
     ALTER_PARTITION = 56
     ENVELOPE = 58
@@ -122,6 +124,8 @@ _ROWS: Final = (
     _api(ApiKey.DELETE_GROUPS, "DeleteGroups", (0, 2), flexible_from=2),
     _api(ApiKey.ELECT_LEADERS, "ElectLeaders", (0, 2), flexible_from=2),
     _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", (0, 1), flexible_from=1),
+    _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", (0, 1), flexible_from=0),
+    _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", (0, 0), flexible_from=0),
     _api(ApiKey.OFFSET_DELETE, "OffsetDelete", (0, 0), flexible_from=1),
     _api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", (0, 2), flexible_from=0),
     _api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", (0, 0), flexible_from=0),

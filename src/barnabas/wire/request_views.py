@@ -326,6 +326,31 @@ class ElectLeadersRequest(NamedTuple):
     election_type: int = 0  # from 1
 
 
+class ReassignablePartition(NamedTuple):
+    partition_index: int
+    replicas: Sequence[int] | None
+
+
+class ReassignableTopic(NamedTuple):
+    name: str
+    partitions: Sequence[ReassignablePartition]
+
+
+class AlterPartitionReassignmentsRequest(NamedTuple):
+    timeout_ms: int
+    topics: Sequence[ReassignableTopic]
+    allow_replication_factor_change: bool = True  # from 1
+
+
+class ListPartitionReassignmentsTopic(NamedTuple):
+    name: str
+    partition_indexes: Sequence[int]
+
+
+class ListPartitionReassignmentsRequest(NamedTuple):
+    topics: Sequence[ListPartitionReassignmentsTopic] | None
+
+
 # -- between brokers -------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from tests.support.cluster_clients.calls import (
     PARTITIONS,
@@ -23,6 +24,7 @@ _API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
 _PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 _CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
+_REASSIGNMENT = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 _VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
 _VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
 _RECORDS_PER_SECOND = 300
@@ -104,6 +106,20 @@ class JavaTools:
             for one, said in zip(partitions, outputs, strict=True)
             if f"Successfully completed leader election (PREFERRED) for partitions {topic}-{one}" in said
         }
+
+    def reassign(self, bootstrap: str, topic: str, replicas: Mapping[int, Sequence[int]], file: Path) -> str:
+        """Gives partitions these replicas, by a plan that is written to the file; what it says."""
+        partitions = [{"topic": topic, "partition": index, "replicas": [*has]} for index, has in replicas.items()]
+        file.write_text(json.dumps({"version": 1, "partitions": partitions}))
+        return _run(bootstrap, [(_REASSIGNMENT, "--reassignment-json-file", str(file), "--execute")])[0]
+
+    def verify_reassignment(self, bootstrap: str, file: Path) -> tuple[str, str]:
+        """What it says of the plan in the file, and of all that is under way."""
+        verified, listed = _run(
+            bootstrap,
+            [(_REASSIGNMENT, "--reassignment-json-file", str(file), "--verify"), (_REASSIGNMENT, "--list")],
+        )
+        return verified, listed
 
     def verifiable_produce(self, bootstrap: str, topic: str, count: int) -> int:
         """How many of so many records were acked by all replicas in sync."""

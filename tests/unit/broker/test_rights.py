@@ -174,6 +174,11 @@ def requests(topic_id: Any) -> dict[ApiKey, tuple[dict[str, Any], set[ErrorCode]
             {"election_type": 0, "topic_partitions": None, "timeout_ms": 1000},
             {CLUSTER_DENIED},
         ),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: (
+            {"timeout_ms": 1000, "topics": [{**topic, "partitions": [{**PARTITION, "replicas": [1]}]}]},
+            {CLUSTER_DENIED},
+        ),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: ({"timeout_ms": 1000, "topics": None}, {CLUSTER_DENIED}),
         ApiKey.DELETE_GROUPS: ({"groups_names": [GROUP]}, {GROUP_DENIED}),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: (
             {"resources": altered, "validate_only": False},

@@ -299,6 +299,29 @@ def test_lower_minimum_empties_the_eligible_and_a_higher_one_does_not() -> None:
     assert with_minimum(known, 2, EPOCH) is None
 
 
+def test_minimum_is_at_most_the_number_of_replicas() -> None:
+    alone = partition({1: 10}, minimum=2)._replace(replicas=(1,))
+    bounded = with_minimum(alone, 2, EPOCH)
+    assert bounded == state(1, 3, {1: 10}, minimum=1)
+    assert with_minimum(alone.with_state(bounded, 6), 3, EPOCH) is None
+
+
+def growing(isr: dict[int, int], *, minimum: int) -> Partition:
+    """One replica there was, and two are being added."""
+    return partition(isr, minimum=minimum)._replace(adding=(2, 3))
+
+
+def test_replica_that_is_added_counts_for_the_minimum_once_it_is_in_sync() -> None:
+    assert with_minimum(growing({1: 10}, minimum=1), 2, EPOCH) is None
+    assert with_minimum(growing({1: 10, 2: 20}, minimum=1), 3, EPOCH) == state(1, 3, {1: 10, 2: 20}, minimum=2)
+    assert with_minimum(growing(ALL, minimum=2), 3, EPOCH) == state(1, 3, ALL, minimum=3)
+
+
+def test_minimum_stays_when_a_replica_that_is_added_leaves_again() -> None:
+    assert with_minimum(growing({1: 10}, minimum=2), 2, EPOCH) is None
+    assert with_minimum(growing({1: 10}, minimum=2), 1, EPOCH) == state(1, 3, {1: 10}, minimum=1)
+
+
 def test_lower_minimum_keeps_the_eligible_while_nobody_is_in_sync() -> None:
     known = partition({}, {1: 10, 2: 20}, leader=NO_LEADER)
     lower = with_minimum(known, 1, EPOCH)

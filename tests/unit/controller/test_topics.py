@@ -13,7 +13,7 @@ from barnabas.base.uuid import parse_uuid
 from barnabas.controller import topics as topics_module
 from barnabas.controller.configs import update_broker_configs, update_topic_configs
 from barnabas.controller.controllership import claim_controller
-from barnabas.controller.placement import assigned_replicas, place_replicas
+from barnabas.controller.placement import assigned_replicas, place_more, place_replicas
 from barnabas.controller.topics import TopicWriter
 from barnabas.metadata.deletions import DeletedTopic, Deletions
 from barnabas.metadata.store import Create
@@ -35,6 +35,34 @@ def test_placement_goes_round_and_shifts_followers() -> None:
     placed = place_replicas([0, 1, 2, 3, 4], 7, 3, start=0, shift=0)
     assert placed == [(0, 1, 2), (1, 2, 3), (2, 3, 4), (3, 4, 0), (4, 0, 1), (0, 2, 3), (1, 3, 4)]
     assert place_replicas([0, 1, 2, 3, 4], 2, 3, start=0, shift=0, first_partition=5) == placed[5:]
+
+
+def test_further_replicas_go_round_the_other_brokers_behind_those_that_are_there() -> None:
+    racks = dict.fromkeys((1, 2, 3))
+    assert place_more([(1,)] * 4, racks, 3, {1: 4}) == [(1, 2, 3), (1, 3, 2), (1, 2, 3), (1, 3, 2)]
+    assert place_more([(1,), (2, 3), (3, 1, 2)], racks, 2, {}) == [(1, 2), (2, 3), (3, 1, 2)]
+
+
+def test_further_replicas_are_spread_evenly_whatever_is_there() -> None:
+    racks = dict.fromkeys(range(1, 6))
+    before = [(1,)] * 10 + [(2, 1)] * 5
+    held = Counter(one for replicas in before for one in replicas)
+    grown = place_more(before, racks, 3, held)
+    assert all(after[: len(had)] == had and len(set(after)) == 3 for had, after in zip(before, grown, strict=True))
+    load = Counter(one for replicas in grown for one in replicas)
+    assert max(load[one] for one in (2, 3, 4, 5)) - min(load[one] for one in (2, 3, 4, 5)) <= 2
+
+
+def test_further_replicas_go_to_racks_that_the_partition_does_not_have() -> None:
+    racks = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c"}
+    for replicas in place_more([(1,), (3,), (5,), (9,)], racks, 3, {}):
+        assert len({racks.get(one) for one in replicas}) == 3
+
+
+def test_further_replicas_need_as_many_brokers() -> None:
+    with pytest.raises(KafkaError) as caught:
+        place_more([(1,)], {1: None, 2: None}, 3, {})
+    assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 def test_placement_spreads_replicas_evenly() -> None:

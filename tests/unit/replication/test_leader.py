@@ -65,6 +65,24 @@ def test_nothing_is_committed_below_the_minimum() -> None:
     assert leader.high_watermark == 10
 
 
+def test_replicas_are_added_without_a_new_state_and_what_was_proposed_stays() -> None:
+    two, three = CommittedState(5, {1: 10}, 1, (1, 2)), CommittedState(5, {1: 10}, 1, (1, 2, 3))
+    leader = LeaderState(1, 10, 7, 0, 0, two, 0)
+    leader.written(10, 0)
+    fetched(leader, 2, 10)
+    proposal = leader.due_proposal(0, LAG_MS)
+    assert proposal == Proposal(5, {1: 10, 2: 20})
+    assert not leader.told(three)
+    assert leader.is_sent(proposal)
+    assert not leader.may_join(3)
+    fetched(leader, 3, 10)
+    assert leader.may_join(3)
+    assert not leader.told(replace(two, partition_epoch=4)), "older news"
+    assert leader.state == three
+    leader.told(CommittedState(6, {1: 10, 2: 20}, 1, (1, 2, 3)))
+    assert leader.due_proposal(0, LAG_MS) == Proposal(6, ALL)
+
+
 def test_alone_it_commits_what_it_writes() -> None:
     leader = LeaderState(1, 10, 7, 0, 0, CommittedState(0, {1: 10}, 1, (1,)), 0)
     assert leader.written(3, 0)

@@ -17,6 +17,7 @@ from barnabas.broker.dispatch import Awaited, Direct, Enveloped, Row, decode_not
 from barnabas.broker.handlers.acls import CreateAclsHandler, DeleteAclsHandler, DescribeAclsHandler
 from barnabas.broker.handlers.alter_configs import AlterConfigsHandler
 from barnabas.broker.handlers.alter_partition import AlterPartitionHandler
+from barnabas.broker.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
 from barnabas.broker.handlers.api_versions import ApiVersionsHandler
 from barnabas.broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from barnabas.broker.handlers.consumer_group_heartbeat import ConsumerGroupHeartbeatHandler
@@ -44,6 +45,7 @@ from barnabas.broker.handlers.leave_group import LeaveGroupHandler
 from barnabas.broker.handlers.list_config_resources import ListConfigResourcesHandler
 from barnabas.broker.handlers.list_groups import ListGroupsHandler
 from barnabas.broker.handlers.list_offsets import ListOffsetsHandler
+from barnabas.broker.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
 from barnabas.broker.handlers.metadata import MetadataHandler
 from barnabas.broker.handlers.offset_commit import OffsetCommitHandler, decode_commit_at_once
 from barnabas.broker.handlers.offset_delete import OffsetDeleteHandler
@@ -96,6 +98,14 @@ def make_rows(services: Services) -> dict[int, Row]:
         ApiKey.ELECT_LEADERS: Awaited(views.ElectLeadersRequest, ElectLeadersHandler(services), is_for_controller=True),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: Awaited(
             views.IncrementalAlterConfigsRequest, IncrementalAlterConfigsHandler(services), is_for_controller=True
+        ),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: Awaited(
+            views.AlterPartitionReassignmentsRequest,
+            AlterPartitionReassignmentsHandler(services),
+            is_for_controller=True,
+        ),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: Awaited(
+            views.ListPartitionReassignmentsRequest, ListPartitionReassignmentsHandler(services)
         ),
         ApiKey.OFFSET_DELETE: Awaited(views.OffsetDeleteRequest, OffsetDeleteHandler(services)),
         ApiKey.DESCRIBE_CLUSTER: Awaited(views.DescribeClusterRequest, DescribeClusterHandler(services)),

@@ -5,6 +5,7 @@ DIR/zookeeper/                   the ZooKeeper server's, unless the cluster uses
 DIR/broker-N/broker.properties   written at every start; readable by its owner alone, since it has the identity for
                                  ZooKeeper
 DIR/broker-N/data/               the broker's log directory
+DIR/replicas.properties          how many replicas the topics have by default (`replica_defaults`)
 ```
 
 A broker keeps its port: it is read from the properties file of the last start. Defaults go by the number of brokers:
@@ -158,6 +159,12 @@ def brokers_in(directory: Path) -> list[int]:
     """The numbers of the brokers that `up --brokers` has started there."""
     names = (path.parent.name.removeprefix("broker-") for path in directory.glob(f"broker-*/{_PROPERTIES}"))
     return sorted(int(name) for name in names if name.isdecimal())
+
+
+def properties_in(directory: Path) -> dict[str, str] | None:
+    """Those of the first broker that was started there; None before the first start."""
+    numbers = brokers_in(directory)
+    return read_properties(_of(directory, numbers[0]) / _PROPERTIES) if numbers else None
 
 
 def log_directory_of(directory: Path, number: int) -> Path:

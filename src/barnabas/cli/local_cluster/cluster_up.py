@@ -14,6 +14,7 @@ from barnabas.broker.settings import BrokerSettings
 from barnabas.cli.broker.retirement import retire_broker
 from barnabas.cli.local_cluster.cluster_directory import ZOOKEEPER, LocalBroker, bootstrap_of
 from barnabas.cli.local_cluster.cluster_screen import make_screen
+from barnabas.cli.local_cluster.replica_defaults import ReplicaDefaults, begin, raising
 from barnabas.cli.local_cluster.single_directory import take_in_single
 from barnabas.cli.local_cluster.supervisor import Retire, Supervisor
 from barnabas.cli.output import plural
@@ -40,6 +41,8 @@ def run_cluster(
     `texts` are the settings of all brokers, `options` what else their command lines have. With `takes_in` the directory
     is that of a single broker, which becomes the first one.
     """
+    now = ReplicaDefaults.of(texts)
+    before = begin(directory, now, takes_in=takes_in)
     with cluster_zookeeper(directory, texts) as (server, common):
         if takes_in:
             take_in_single(directory, _zookeeper_options(BrokerSettings(common)))
@@ -50,7 +53,11 @@ def run_cluster(
         ready = f"Barnabas {barnabas.__version__} ({count}) is ready on {where}; data in {directory}"
         with make_screen() as screen:
             retire = _retiring(BrokerSettings(common))
-            asyncio.run(Supervisor(brokers, options, retire, screen, SystemClock(), ready, server=server).run())
+            when_ready = raising(directory, where, len(brokers), before, now)
+            supervisor = Supervisor(
+                brokers, options, retire, screen, SystemClock(), ready, server=server, when_ready=when_ready
+            )
+            asyncio.run(supervisor.run())
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from barnabas.base.filesystem import LocalFileSystem
 from barnabas.broker.metadata_source import ZooKeeperSource
 from barnabas.broker.taking_in import is_begun, is_single, require_takeable, take_in
 from barnabas.cli.local_cluster.cluster_directory import ZOOKEEPER, log_directory_of
+from barnabas.cli.local_cluster.replica_defaults import FILE as REPLICA_DEFAULTS
 from barnabas.cli.output import confirm, remark
 from barnabas.cli.remote import CommandFailed
 from barnabas.metadata.errors import SessionLost
@@ -45,7 +46,13 @@ def take_in_single(directory: Path, options: ZooKeeperOptions) -> None:
     """Once ZooKeeper runs."""
     target = log_directory_of(directory, _FIRST)
     try:
-        take_in(LocalFileSystem(), str(directory), str(target), ZooKeeperSource(options).session, kept=[ZOOKEEPER])
+        take_in(
+            LocalFileSystem(),
+            str(directory),
+            str(target),
+            ZooKeeperSource(options).session,
+            kept=[ZOOKEEPER, REPLICA_DEFAULTS],
+        )
     except SessionLost as error:
         raise CommandFailed(f"{error}; run the same command again, and it goes on") from error
     remark(f"the single broker's data is that of broker {_FIRST} now, in {target}; its metadata is in ZooKeeper")

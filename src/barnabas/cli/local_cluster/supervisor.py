@@ -22,6 +22,9 @@ from barnabas.cli.remote import CommandFailed
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOK_SECONDS: Final = 0.5
 
+WhenReady = Callable[[], Awaitable[str | None]]
+"""Is done once, when all brokers are ready; with what to say about it."""
+
 Retire = Callable[[LocalBroker], Awaitable[bool]]
 """Ends the session of a broker that is dead; whether there was one."""
 
@@ -49,6 +52,7 @@ class Supervisor:
         ready_text: str,
         *,
         server: Server | None = None,
+        when_ready: WhenReady | None = None,
         program: Sequence[str] = PROGRAM,
     ) -> None:
         """`options` are for each broker's command line; `ready_text` is said when all of them are ready."""
@@ -61,6 +65,8 @@ class Supervisor:
         self._clock = clock
         self._ready_text = ready_text
         self._server = server
+        self._when_ready = when_ready
+        self._all_ready = asyncio.Event()
         self._stopping = asyncio.Event()
         self._reason: str | None = None
 
@@ -75,6 +81,8 @@ class Supervisor:
                     tasks.create_task(self._keep(child))
                 if self._server is not None:
                     tasks.create_task(self._keep_server(self._server))
+                if self._when_ready is not None:
+                    tasks.create_task(self._do_when_ready(self._when_ready))
         finally:
             for child in self._children:  # none runs, unless there was a bug
                 child.kill()
@@ -143,6 +151,24 @@ class Supervisor:
             if not self._stopping.is_set():
                 server.start()
 
+    async def _do_when_ready(self, work: WhenReady) -> None:
+        """Given up when the cluster stops before."""
+
+        async def wait_and_do() -> str | None:
+            await self._all_ready.wait()
+            return await work()
+
+        doing = asyncio.ensure_future(wait_and_do())
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait([doing, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if doing.done() and (told := doing.result()):
+                self._note(told)
+        finally:
+            for one in (doing, stopped):
+                one.cancel()
+            await asyncio.wait([doing, stopped])
+
     def _give_up(self, reason: str) -> None:
         self._reason = reason
         self._stopping.set()
@@ -172,6 +198,7 @@ class Supervisor:
         if not self._unready:
             with suppress(OSError):
                 self._screen.ready(self._ready_text, bootstrap_of(self._brokers), self._rows())
+            self._all_ready.set()
 
     def _show(self, child: BrokerChild, state: str) -> None:
         self._states[child.broker.broker_id] = state

@@ -16,7 +16,7 @@ from barnabas.cli.local_cluster import supervisor as supervisor_module
 from barnabas.cli.local_cluster.broker_child import how_it_ended
 from barnabas.cli.local_cluster.cluster_directory import LocalBroker
 from barnabas.cli.local_cluster.cluster_screen import BrokerRow, ClusterScreen
-from barnabas.cli.local_cluster.supervisor import Server, Supervisor
+from barnabas.cli.local_cluster.supervisor import Server, Supervisor, WhenReady
 from barnabas.cli.remote import CommandFailed
 
 PATIENCE_SECONDS = 60
@@ -67,7 +67,9 @@ class SeenScreen(ClusterScreen):
 
 
 class Scene:
-    def __init__(self, directory: Path, count: int = 2, server: Server | None = None) -> None:
+    def __init__(
+        self, directory: Path, count: int = 2, server: Server | None = None, when_ready: WhenReady | None = None
+    ) -> None:
         script = directory / "broker.py"
         script.write_text(FAKE_BROKER)
         self.screen = SeenScreen()
@@ -84,6 +86,7 @@ class Scene:
             SystemClock(),
             READY,
             server=server,
+            when_ready=when_ready,
             program=[sys.executable, "-S", str(script)],
         )
 
@@ -126,6 +129,42 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_what_is_to_be_done_when_all_are_ready_is_done_once_and_told(tmp_path: Path) -> None:
+    done: list[int] = []
+
+    async def work() -> str:
+        done.append(len(scene.screen.ready_rows))
+        return "what was to be done is done"
+
+    scene = Scene(tmp_path, when_ready=work)
+
+    async def story() -> None:
+        await scene.until(lambda: "what was to be done is done" in scene.screen.notes)
+        os.kill(scene.pid(1), signal.SIGKILL)
+        await scene.until(lambda: "broker-1 is ready again" in scene.screen.notes)
+
+    scene.play(story)
+    assert done == [1]
+
+
+def test_what_is_to_be_done_when_all_are_ready_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    async def work() -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+    scene = Scene(tmp_path, when_ready=work)
+
+    async def story() -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await begun.wait()
+
+    scene.play(story)
+    assert scene.screen.notes == []
 
 
 def test_all_are_started_and_said_to_be_ready_once_and_a_signal_stops_them(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from barnabas.wire.errors import ErrorCode, KafkaError, MalformedRequest, Malfor
 from barnabas.wire.image_messages import FETCH_IMAGE_REQUESTS, FETCH_IMAGE_RESPONSES
 from barnabas.wire.log_directory_messages import with_strays
 from barnabas.wire.log_info_messages import LOG_INFO_REQUESTS, LOG_INFO_RESPONSES
+from barnabas.wire.offline_replica_messages import OFFLINE_REPLICA_REQUESTS, OFFLINE_REPLICA_RESPONSES
 from barnabas.wire.primitives import TEXT_BYTES_MAX, UNREADABLE
 from barnabas.wire.reader import Allowance, message_reader, message_steps
 from barnabas.wire.steps import Steps, finish
@@ -54,6 +55,8 @@ _OUR_OWN: Final[dict[tuple[int, str], tuple[Schema, ...]]] = {
     (ApiKey.FETCH_IMAGE, "Response"): FETCH_IMAGE_RESPONSES,
     (ApiKey.REPLICA_LOG_INFO, "Request"): LOG_INFO_REQUESTS,
     (ApiKey.REPLICA_LOG_INFO, "Response"): LOG_INFO_RESPONSES,
+    (ApiKey.REPORT_OFFLINE_REPLICAS, "Request"): OFFLINE_REPLICA_REQUESTS,
+    (ApiKey.REPORT_OFFLINE_REPLICAS, "Response"): OFFLINE_REPLICA_RESPONSES,
 }
 """Messages that kio does not have, by version."""
 

@@ -379,3 +379,14 @@ class ReplicaLogInfoTopic(NamedTuple):
 
 class ReplicaLogInfoRequest(NamedTuple):
     topics: Sequence[ReplicaLogInfoTopic]
+
+
+class OfflineTopic(NamedTuple):
+    topic_id: UUID | None
+    partitions: Sequence[int]
+
+
+class ReportOfflineReplicasRequest(NamedTuple):
+    broker_id: int
+    broker_epoch: int
+    topics: Sequence[OfflineTopic]

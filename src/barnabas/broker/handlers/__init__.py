@@ -51,6 +51,7 @@ from barnabas.broker.handlers.offset_fetch import OffsetFetchHandler
 from barnabas.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from barnabas.broker.handlers.produce import ProduceHandler, decode_produce_at_once
 from barnabas.broker.handlers.replica_log_info import ReplicaLogInfoHandler
+from barnabas.broker.handlers.report_offline_replicas import ReportOfflineReplicasHandler
 from barnabas.broker.handlers.sync_group import SyncGroupHandler
 from barnabas.broker.services import Services
 from barnabas.wire import request_views as views
@@ -111,4 +112,7 @@ def make_rows(services: Services) -> dict[int, Row]:
         ApiKey.ENVELOPE: Enveloped(EnvelopeHandler(services)),
         ApiKey.FETCH_IMAGE: Direct(FetchImageHandler(services), decode_nothing),
         ApiKey.REPLICA_LOG_INFO: Awaited(views.ReplicaLogInfoRequest, ReplicaLogInfoHandler(services)),
+        ApiKey.REPORT_OFFLINE_REPLICAS: Awaited(
+            views.ReportOfflineReplicasRequest, ReportOfflineReplicasHandler(services)
+        ),
     }

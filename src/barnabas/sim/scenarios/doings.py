@@ -45,12 +45,12 @@ class Doings(Stage):
     async def do_declare_broker(self, number: int, disks: int = 1, settings: tuple[tuple[str, str], ...] = ()) -> None:
         self._nodes.append(self._make_node(number, {**_SETTINGS, **dict(settings)}, disks))
 
-    async def do_declare_cluster(self, count: int, settings: tuple[tuple[str, str], ...] = ()) -> None:
+    async def do_declare_cluster(self, count: int, disks: int = 1, settings: tuple[tuple[str, str], ...] = ()) -> None:
         self._make_ensemble()
         replicas = str(min(REPLICAS_MAX, count))
         own = {"offsets.topic.replication.factor": replicas, "default.replication.factor": replicas}
         for number in range(1, count + 1):
-            await self.do_declare_broker(number, settings=(*own.items(), *_CLUSTER_SETTINGS.items(), *settings))
+            await self.do_declare_broker(number, disks, settings=(*own.items(), *_CLUSTER_SETTINGS.items(), *settings))
             await self.do_start(f"broker-{number}")
 
     async def do_start(self, node: str) -> None:

@@ -29,7 +29,7 @@ FORMS: Final = (
     ),
     Form(
         "declare_cluster",
-        "cluster of {count:new-cluster} brokers [with {settings:settings}]",
+        "cluster of {count:new-cluster} brokers [on {disks:number} disks] [with {settings:settings}]",
         "A ZooKeeper, and broker-1, broker-2, …, which serve; broker-1 is the controller.",
     ),
     Form("start", "start {node:node}", "Starts a broker, and waits until it serves; or a client that was killed."),

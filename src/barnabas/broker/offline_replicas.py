@@ -15,7 +15,7 @@ Owner: the broker's event loop.
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -59,22 +59,24 @@ class OfflineReplicas:
         while True:
             await self._is_due.wait()
             self._is_due.clear()
-            unknown = await self._unknown()
-            if not unknown or self._seat.broker_epoch < 0:
-                failures = 0
-                continue
-            if not failures:
-                logger.warning("replicas in failed log directories: %d; the controller is told", len(unknown))
-            try:
-                async for together in in_slices(unknown, _REPORTED_TOGETHER_MAX):
-                    await report_offline_replicas(self._seat, together)
-                failures = 0
-            except BarnabasError as error:
-                failures += 1
-                if failures == _FAILURES_TOLD:  # before, there may just be no controller for a moment
-                    logger.warning("the controller is not told which replicas are offline: %s", error)
-            await asyncio.sleep(_AGAIN_SECONDS)
-            self._is_due.set()
+            unknown = await self._unknown() if self._seat.broker_epoch >= 0 else []
+            if unknown:
+                failures = await self._report(unknown, failures)
+                self._is_due.set()  # until the image says so
+            await asyncio.sleep(_AGAIN_SECONDS)  # not all partitions for every change of the image
+
+    async def _report(self, unknown: Sequence[tuple[UUID, int]], failures: int) -> int:
+        """Returns how often it has failed, one time after the other."""
+        if not failures:
+            logger.warning("replicas in failed log directories: %d; the controller is told", len(unknown))
+        try:
+            async for together in in_slices(unknown, _REPORTED_TOGETHER_MAX):
+                await report_offline_replicas(self._seat, together)
+        except BarnabasError as error:
+            if failures + 1 == _FAILURES_TOLD:  # before, there may just be no controller for a moment
+                logger.warning("the controller is not told which replicas are offline: %s", error)
+            return failures + 1
+        return 0
 
     async def _unknown(self) -> list[tuple[UUID, int]]:
         """Replicas that are offline, and not so by the image."""

@@ -29,10 +29,12 @@ from barnabas.wire.reader import message_reader
 from barnabas.wire.steps import finish
 from barnabas.wire.values import write_values
 
+VERSIONS = range(len(FETCH_IMAGE_RESPONSES))
 int32 = st.integers(-(2**31), 2**31 - 1)
 brokers = st.lists(int32, max_size=3).map(tuple)
 epochs = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3).map(tuple)
-partitions = st.builds(
+offline = st.just(()) | st.lists(st.tuples(int32, st.integers(0, 2**63 - 1)), max_size=2).map(tuple)
+in_version_1 = st.builds(
     Partition,
     st.just(0),
     replicas=brokers,
@@ -47,6 +49,13 @@ partitions = st.builds(
     elr=brokers,
     elr_epochs=epochs,
     min_insync_replicas=st.none() | st.integers(1, 2**31 - 1),
+)
+partitions = st.builds(
+    lambda one, replicas: one._replace(
+        offline=tuple([broker for broker, _ in replicas]), offline_epochs=tuple([epoch for _, epoch in replicas])
+    ),
+    in_version_1,
+    offline,
 )
 ids = st.integers(1, 2**128 - 1).map(lambda number: UUID(int=number))
 names = st.text("ab", min_size=1, max_size=4)
@@ -91,30 +100,32 @@ def carried(version: int, values: dict[str, Any], block_length: int) -> list[Cha
     return finish(changes_in(answer))
 
 
-def as_version_0(change: Change) -> Change:
+def as_version(version: int, change: Change) -> Change:
     """Without what it has no field for."""
     match change:
         case TopicChanged(topic):
-            return TopicChanged(Topic(topic.name, topic.id, _plain(topic.partitions)))
+            return TopicChanged(Topic(topic.name, topic.id, _plain(version, topic.partitions)))
         case PartitionsChanged(name, topic_id, changed):
-            return PartitionsChanged(name, topic_id, _plain(changed))
-        case BrokerChanged(broker):
+            return PartitionsChanged(name, topic_id, _plain(version, changed))
+        case BrokerChanged(broker) if version < 1:
             return BrokerChanged(RegisteredBroker(broker.id, broker.epoch, broker.endpoints, broker.rack))
     return change
 
 
-def _plain(found: tuple[Partition, ...]) -> tuple[Partition, ...]:
-    return tuple(one._replace(elr=(), elr_epochs=(), min_insync_replicas=None) for one in found)
+def _plain(version: int, found: tuple[Partition, ...]) -> tuple[Partition, ...]:
+    if version < 2:
+        found = tuple(one._replace(offline=(), offline_epochs=()) for one in found)
+    if version < 1:
+        found = tuple(one._replace(elr=(), elr_epochs=(), min_insync_replicas=None) for one in found)
+    return found
 
 
-@given(st.lists(changes, max_size=8), st.integers(1, 5))
-def test_both_versions_carry_the_same_changes(made: list[Change], block_length: int) -> None:
-    assert carried(1, values_of(made), block_length)[1:] == made
-    assert carried(0, values_of(made), block_length)[1:] == [as_version_0(change) for change in made]
+@given(st.sampled_from(VERSIONS), st.lists(changes, max_size=8), st.integers(1, 5))
+def test_each_version_carries_the_changes_as_it_knows_them(version: int, made: list[Change], block_length: int) -> None:
+    assert carried(version, values_of(made), block_length)[1:] == [as_version(version, change) for change in made]
 
 
-@given(images, st.integers(1, 5))
-def test_both_versions_carry_the_same_image(image: ClusterImage, block_length: int) -> None:
-    assert ClusterImage().apply(carried(1, whole_values_of(image), block_length)) == image
-    expected = ClusterImage().apply([as_version_0(change) for change in image.as_changes()])
-    assert ClusterImage().apply(carried(0, whole_values_of(image), block_length)) == expected
+@given(st.sampled_from(VERSIONS), images, st.integers(1, 5))
+def test_each_version_carries_the_image_as_it_knows_it(version: int, image: ClusterImage, block_length: int) -> None:
+    expected = ClusterImage().apply([as_version(version, change) for change in image.as_changes()])
+    assert ClusterImage().apply(carried(version, whole_values_of(image), block_length)) == expected

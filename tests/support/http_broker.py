@@ -3,13 +3,14 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.base.metrics import Description, Kind, Metrics
 from barnabas.broker.health import BrokerState, Health
 from barnabas.broker.http import http_port
+from barnabas.broker.readiness import Harm, Readiness
 from barnabas.net.sockets import SocketNetwork
 from barnabas.net.stream import ListenAddress
 
@@ -28,10 +29,17 @@ class Broker:
     health: Health
     port: int = 0
     preparations: int = 0
+    readings: int = 0
+    readiness: Readiness = field(default_factory=lambda: Readiness((), dict.fromkeys(Harm, 0)))
 
     async def prepare(self):
         await asyncio.sleep(0)
         self.preparations += 1
+
+    async def read_readiness(self):
+        await asyncio.sleep(0)
+        self.readings += 1
+        return self.readiness
 
 
 @dataclass
@@ -49,7 +57,13 @@ async def serving(state=BrokerState.READY, executor=None):
     address = ListenAddress(HOST, 0)
     try:
         async with http_port(
-            SocketNetwork(), address, broker.metrics, lambda: broker.health, broker.prepare, executor or own_executor
+            SocketNetwork(),
+            address,
+            broker.metrics,
+            lambda: broker.health,
+            broker.read_readiness,
+            broker.prepare,
+            executor or own_executor,
         ) as listening:
             broker.port = listening.port
             yield broker

@@ -48,6 +48,7 @@ from barnabas.broker.health import BrokerState, Health, health_of
 from barnabas.broker.measures import measure_broker, measure_lags, measure_suspicion
 from barnabas.broker.membership import Membership
 from barnabas.broker.parts import BrokerParts, system_parts
+from barnabas.broker.readiness import Readiness, readiness_of
 from barnabas.broker.services import Services
 from barnabas.broker.settings import BrokerSettings
 from barnabas.controller.controlled_shutdown import hand_over
@@ -205,6 +206,19 @@ class Broker:
         metadata = self._running.cluster.metadata
         return health_of(self._running.logs.directories, metadata.problem, is_metadata_lost=metadata.is_lost)
 
+    async def readiness(self) -> Readiness:
+        """Whether it could be stopped now without harm to any partition."""
+        health, running = self.health, self._running
+        if running is None or health.state is BrokerState.STARTING or health.state is BrokerState.STOPPING:
+            return Readiness((f"the broker is {health.state.value}", *health.problems))
+        seat, image = running.cluster.seat, running.cluster.history.image
+        metadata_problem = running.cluster.metadata.problem
+        problems = [] if metadata_problem is None else [f"the metadata store: {metadata_problem}"]
+        own = image.brokers.get(running.node_id)
+        if own is None or own.epoch != seat.broker_epoch or (seat.controller is None and seat.control_link is None):
+            problems.append("the broker follows no controller: what it knows of other replicas may be out of date")
+        return await readiness_of(image, running.node_id, problems)
+
     # -- starting ------------------------------------------------------------------------------------------------
 
     async def _start_unless_failed(self, life: _Life) -> Running:
@@ -273,7 +287,7 @@ class Broker:
 
         network = self._parts.network
         listening = await stack.enter_async_context(
-            http_port(network, address, self.metrics, lambda: self.health, prepare, executor)
+            http_port(network, address, self.metrics, lambda: self.health, self.readiness, prepare, executor)
         )
         return listening.port
 

@@ -31,6 +31,7 @@ from barnabas.broker.handlers import make_rows
 from barnabas.broker.internal_topics import InternalTopics
 from barnabas.broker.membership import Membership
 from barnabas.broker.metadata_source import EmbeddedSource, MetadataSource, ZooKeeperSource
+from barnabas.broker.offline_replicas import OfflineReplicas
 from barnabas.broker.parts import BrokerParts
 from barnabas.broker.rebuilding import open_metadata
 from barnabas.broker.replica_sessions import ReplicaSessions
@@ -226,6 +227,7 @@ async def start_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
     """Returns when every partition of the image is served."""
     core = _make_core(site, cluster, logs)
     proposals = _make_proposals(site, cluster, core.replicas)
+    offline = OfflineReplicas(cluster.seat, core.replicas, logs)
     settings, node_id, history = site.settings, site.node_id, cluster.history
 
     def reconfigure(image: ClusterImage) -> None:
@@ -245,10 +247,12 @@ async def start_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
         """Nothing of a failed directory is served any more; groups whose partitions lie there are told so."""
         core.replicas.drop(sorted(directory.lost), directory.failure)
         core.groups.follow(core.replicas.image)
+        offline.look()
 
     def registered(broker_epoch: int) -> None:
         core.replicas.registered(broker_epoch)
         core.groups.follow(core.replicas.image)
+        offline.look()
 
     def resign() -> None:
         """Others may lead by now what this broker led."""
@@ -274,6 +278,9 @@ async def start_core(site: Site, cluster: Cluster, logs: LogManager) -> Core:
     tasks = site.tasks()
     tasks.start(core.replicas.run())
     tasks.start(proposals.run())
+    if cluster.metadata.is_shared:  # alone, nobody else could lead
+        history.subscribe(offline.follow)
+        tasks.start(offline.run())
     tasks.start(cluster.deletions.run())
     tasks.start(keep_house(site.parts.clock, core.replicas, logs, site.executor))
     await core.replicas.apply(history.image)

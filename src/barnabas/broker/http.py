@@ -4,8 +4,9 @@
 |---|---|
 | `/metrics` | every metric in Prometheus's text format (0.0.4), and those of the process |
 | `/healthz` | 200 when the broker is ready, else 503; the body says why, as JSON |
+| `/readyz` | 200 when the broker can be stopped without harm to any partition, else 503; the body says why, as JSON |
 
-What a broker's health is made of is in `barnabas.broker.health`.
+What a broker's health is made of is in `barnabas.broker.health`, what stopping it would do in `readiness`.
 
 A connection carries one request and is closed:
 
@@ -14,9 +15,9 @@ A connection carries one request and is closed:
 
 `h11` reads and writes HTTP. The metrics' text is made on the event loop, where the numbers live, a few lines at a time
 with other work in between; what the operating system knows of the process is asked in a worker thread. Requests that
-come meanwhile get the same text. The port is bounded in connections, bytes of a request and time for an exchange, so
-that misuse spoils the port and not the broker. It has neither TLS nor a login: it shows names of topics and groups, and
-belongs on an address that only the operators reach.
+come meanwhile get the same text; so it is with `/readyz`. The port is bounded in connections, bytes of a request and
+time for an exchange, so that misuse spoils the port and not the broker. It has neither TLS nor a login: it shows names
+of topics and groups, and belongs on an address that only the operators reach.
 
 To be imported only when there is a port: the libraries take longer to import than a small broker to start.
 """
@@ -24,14 +25,14 @@ To be imported only when there is a port: the libraries take longer to import th
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
-from typing import Final, cast
+from typing import Final, Generic, TypeVar, cast
 
 import h11
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -39,9 +40,12 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from barnabas.base.metrics import Metrics
 from barnabas.broker.health import Health
 from barnabas.broker.metrics_text import CONTENT_TYPE, text_pieces
+from barnabas.broker.readiness import Harm, Readiness
 from barnabas.net.stream import ListenAddress, Listening, Network
 
 logger = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
 
 _CONNECTIONS_MAX: Final = 32
 _REQUEST_BYTES_MAX: Final = 8 << 10
@@ -61,6 +65,7 @@ async def http_port(
     address: ListenAddress,
     metrics: Metrics,
     read_health: Callable[[], Health],
+    read_readiness: Callable[[], Coroutine[None, None, Readiness]],
     prepare: Callable[[], Awaitable[None]],
     executor: Executor,
 ) -> AsyncIterator[Listening]:
@@ -69,7 +74,7 @@ async def http_port(
     `prepare` is awaited before the metrics are read, for what takes more than a look. ListenFailed when the address
     cannot be had. Leaving it ends every exchange and returns when none is left.
     """
-    port = _Port(asyncio.get_running_loop(), metrics, read_health, prepare, executor)
+    port = _Port(asyncio.get_running_loop(), metrics, read_health, read_readiness, prepare, executor)
     listening = await network.listen(address)
     listening.accept(port)
     try:
@@ -105,8 +110,44 @@ def _health_answer(health: Health) -> _Answer:
     return _Answer(status, json.dumps(fields).encode() + b"\n", "application/json")
 
 
+def _readiness_answer(readiness: Readiness) -> _Answer:
+    counts = readiness.counts
+    fields = {
+        "is_safe_to_stop": readiness.is_safe_to_stop,
+        "problems": readiness.problems,
+        "would_be_offline": None if counts is None else counts[Harm.OFFLINE],
+        "would_be_below_minimum": None if counts is None else counts[Harm.BELOW_MINIMUM],
+        "partitions": [{"partition": str(name), "reason": reason} for name, reason in readiness.named],
+    }
+    status = HTTPStatus.OK if readiness.is_safe_to_stop else HTTPStatus.SERVICE_UNAVAILABLE
+    return _Answer(status, json.dumps(fields).encode() + b"\n", "application/json")
+
+
 def _refusal(status: HTTPStatus, text: str, *headers: tuple[str, str]) -> _Answer:
     return _Answer(status, text.encode() + b"\n", headers=headers)
+
+
+class _Shared(Generic[_Result]):
+    """Work that is done once at a time: requests that come meanwhile share its result."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[None, None, _Result]]) -> None:
+        self._loop = loop
+        self._work = work
+        self._running: asyncio.Task[_Result] | None = None
+
+    def result(self) -> "asyncio.Task[_Result]":
+        if self._running is None:
+            self._running = self._loop.create_task(self._work())
+            self._running.add_done_callback(self._done)
+        return self._running
+
+    def _done(self, _: "asyncio.Task[_Result]") -> None:
+        self._running = None
+
+    async def close(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait([self._running])
 
 
 class _Port:
@@ -117,15 +158,17 @@ class _Port:
         loop: asyncio.AbstractEventLoop,
         metrics: Metrics,
         read_health: Callable[[], Health],
+        read_readiness: Callable[[], Coroutine[None, None, Readiness]],
         prepare: Callable[[], Awaitable[None]],
         executor: Executor,
     ) -> None:
         self.loop = loop
         self.read_health = read_health
+        self.readiness = _Shared(loop, read_readiness)
+        self.metrics_text = _Shared(loop, self._render)
         self._metrics = metrics
         self._prepare = prepare
         self._executor = executor
-        self._rendering: asyncio.Task[bytes] | None = None
         self._exchanges: dict[asyncio.BufferedProtocol, None] = {}
         self._all_ended: asyncio.Future[None] | None = None
         self._quiet_until = loop.time()
@@ -145,13 +188,6 @@ class _Port:
         if self._all_ended is not None and not self._exchanges and not self._all_ended.done():
             self._all_ended.set_result(None)
 
-    def render(self) -> "asyncio.Task[bytes]":
-        """The metrics' text, one at a time: requests that come while it is made share it."""
-        if self._rendering is None:
-            self._rendering = self.loop.create_task(self._render())
-            self._rendering.add_done_callback(self._rendered)
-        return self._rendering
-
     async def _render(self) -> bytes:
         await self._prepare()
         of_process = self.loop.run_in_executor(self._executor, process_text)
@@ -167,22 +203,18 @@ class _Port:
         done, _ = await asyncio.wait([of_process], timeout=_PROCESS_SECONDS_MAX)
         return b"".join([*written, *(one.result() for one in done)])
 
-    def _rendered(self, _: "asyncio.Task[bytes]") -> None:
-        self._rendering = None
-
-    def mistake(self, bug: BaseException) -> None:
+    def mistake(self, bug: BaseException, complaint: str) -> None:
         """As with clients' requests: our own mistake spoils an answer, and a failed assertion ends the broker."""
         if isinstance(bug, AssertionError):
             raise bug
         now = self.loop.time()
         if now >= self._quiet_until:
             self._quiet_until = now + _LOGGED_SECONDS
-            logger.error("cannot render the metrics", exc_info=bug)
+            logger.error("%s", complaint, exc_info=bug)
 
     async def close(self) -> None:
-        if self._rendering is not None:
-            self._rendering.cancel()
-            await asyncio.wait([self._rendering])
+        await self.metrics_text.close()
+        await self.readiness.close()
         if not self._exchanges:
             return
         self._all_ended = self.loop.create_future()
@@ -254,22 +286,35 @@ class _Exchange(asyncio.BufferedProtocol):
             return
         match request.target.partition(b"?")[0]:
             case b"/metrics":
-                self._port.render().add_done_callback(self._send_metrics)
+                self._send_when_made(
+                    self._port.metrics_text.result(),
+                    lambda text: _Answer(HTTPStatus.OK, text, CONTENT_TYPE),
+                    "cannot render the metrics",
+                )
             case b"/healthz":
                 self._send(_health_answer(self._port.read_health()))
+            case b"/readyz":
+                self._send_when_made(
+                    self._port.readiness.result(), _readiness_answer, "cannot tell whether the broker can be stopped"
+                )
             case _:
-                self._send(_refusal(HTTPStatus.NOT_FOUND, "only /metrics and /healthz exist here"))
+                self._send(_refusal(HTTPStatus.NOT_FOUND, "only /metrics, /healthz and /readyz exist here"))
 
-    def _send_metrics(self, rendered: "asyncio.Future[bytes]") -> None:
-        if rendered.cancelled():  # the port is being closed
-            self.abort()
-            return
-        error = rendered.exception()
-        if error is None:
-            self._send(_Answer(HTTPStatus.OK, rendered.result(), CONTENT_TYPE))
-        else:
-            self._send(_refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "cannot render the metrics"))
-            self._port.mistake(error)
+    def _send_when_made(
+        self, work: "asyncio.Task[_Result]", answer_of: Callable[[_Result], _Answer], complaint: str
+    ) -> None:
+        def done(made: "asyncio.Future[_Result]") -> None:
+            if made.cancelled():  # the port is being closed
+                self.abort()
+                return
+            error = made.exception()
+            if error is None:
+                self._send(answer_of(made.result()))
+            else:
+                self._send(_refusal(HTTPStatus.INTERNAL_SERVER_ERROR, complaint))
+                self._port.mistake(error, complaint)
+
+        work.add_done_callback(done)
 
     def _send(self, answer: _Answer) -> None:
         if self._transport.is_closing():

@@ -98,8 +98,8 @@ BROKER_SETTINGS: Final = SettingTable("broker", (
             "Listeners of a Kafka controller. Their addresses in `listeners` and `advertised.listeners` are left out: "
             "Barnabas needs none."),
     _broker(LISTENERS, "metrics.listen", STRING, None, HostAndPort(),
-            "Where to serve `/metrics` and `/healthz` over HTTP, without a login. No host means every interface, "
-            "port 0 a free one. Specific to Barnabas."),
+            "Where to serve `/metrics`, `/healthz` and `/readyz` over HTTP, without a login. No host means every "
+            "interface, port 0 a free one. Specific to Barnabas."),
     _broker(ZOOKEEPER, "zookeeper.connect", STRING, None, None,
             "Makes the broker one of a cluster: HOST:PORT of the ZooKeeper servers between commas, and then the node "
             "to keep the cluster under, such as `/kafka`. Without it, the broker is alone and keeps the metadata "

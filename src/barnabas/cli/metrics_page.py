@@ -16,12 +16,13 @@ _OPENING = """\
 This page is written by `python -m barnabas.cli.metrics_page` from the table in the code; do not edit it.
 
 `barnabas up --metrics-listen 127.0.0.1:9404`, or `metrics.listen=127.0.0.1:9404` in the file that `--config` names,
-serves two pages over HTTP:
+serves three pages over HTTP:
 
 | path | response |
 |---|---|
 | `/metrics` | the metrics below in Prometheus's text format |
 | `/healthz` | 200 when the broker is ready, else 503; the body says why, as JSON |
+| `/readyz` | 200 when the broker can be stopped without harm to any partition, else 503; the body says why, as JSON |
 
 The port has neither TLS nor a login, and shows the names of topics and groups: give it an address that only
 operators can reach. [`deploy/`](../deploy/README.md) has a dashboard for Grafana and alert rules for Prometheus.

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from random import Random
 from typing import Final
+from uuid import UUID
 
 from barnabas.base.errors import BarnabasError, DiskFailed
 from barnabas.base.ids import TopicPartition
@@ -129,6 +130,17 @@ class Controller:
             written = await self._elections.move_off(self.history.image, broker_id)
         if written:
             logger.info("broker %d is about to stop: partitions that others have now: %d", broker_id, len(written))
+            await self.history.wait_for(lambda image: all(change.is_in(image) for change in written))
+
+    async def take_offline(self, broker_id: int, broker_epoch: int, replicas: Sequence[tuple[UUID, int]]) -> None:
+        """The log directories of these replicas, by topic id and number, have failed: the broker neither leads them nor
+        is it in sync any more. Returns when the image says so. Errors as above.
+        """
+        self._check_registration(broker_id, broker_epoch)
+        with _unknown_outcome():
+            written = await self._elections.take_offline(self.history.image, broker_id, replicas)
+        if written:
+            logger.warning("broker %d has lost log directories: partitions there: %d", broker_id, len(written))
             await self.history.wait_for(lambda image: all(change.is_in(image) for change in written))
 
     def _check_registration(self, broker_id: int, broker_epoch: int) -> None:

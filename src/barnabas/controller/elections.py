@@ -18,7 +18,15 @@ from barnabas.base.ids import TopicPartition
 from barnabas.base.pausing import in_slices
 from barnabas.controller.alterations import AlteredPartition, AskedIsr
 from barnabas.controller.controllership import Controllership
-from barnabas.controller.in_sync import Alteration, Registered, altered, elected, led_by_longest, without_broker
+from barnabas.controller.in_sync import (
+    Alteration,
+    Registered,
+    altered,
+    elected,
+    led_by_longest,
+    with_offline_replica,
+    without_broker,
+)
 from barnabas.controller.leaders import StateChange, due_state
 from barnabas.controller.log_ends import Ends, ends_text
 from barnabas.controller.replication_rules import RulesOf, default_rules
@@ -173,6 +181,42 @@ class Elections:
         newest = self._newest(topic, one)
         leaders, epoch = self._staying(image), self._controllership.epoch
         state = without_broker(newest, broker_id, image.brokers, leaders, epoch)
+        return None if state is None else StateChange(topic.name, topic.id, newest, state)
+
+    # -- log directories that fail -----------------------------------------------------------------------------------
+
+    async def take_offline(
+        self, image: ClusterImage, broker_id: int, replicas: Iterable[tuple[UUID, int]]
+    ) -> Sequence[StateChange]:
+        """Has others lead, and be in sync, where these replicas of a broker are offline: by topic id and number.
+
+        Returns what was written.
+        """
+        written: list[StateChange] = []
+        async for together in in_slices(replicas, _TOGETHER_MAX):
+            changes = [self._with_offline(image, broker_id, topic_id, index) for topic_id, index in together]
+            due = [change for change in changes if change is not None]
+            if due:
+                written += await self._write(due)
+        for change in written:
+            self._note_leader(change.partition, change.state)
+        _log_elections(written)
+        return written
+
+    def _with_offline(self, image: ClusterImage, broker_id: int, topic_id: UUID, index: int) -> StateChange | None:
+        topic = image.topic_by_id(topic_id)
+        one = None if topic is None else topic.partition(index)
+        if topic is None or one is None or one.partition_epoch < 0:
+            return None
+        newest = self._newest(topic, one)
+        rules = self._rules_of(image, image.configs_of_topic(topic.name))
+        state = with_offline_replica(
+            newest,
+            broker_id,
+            image.brokers,
+            self._controllership.epoch,
+            is_unclean_allowed=rules.is_unclean_allowed,
+        )
         return None if state is None else StateChange(topic.name, topic.id, newest, state)
 
     def _staying(self, image: ClusterImage, besides: int | None = None) -> Registered:

@@ -178,7 +178,16 @@ def _block_values(partitions: Iterable[Partition]) -> Iterator[Values]:
             "counts": [one[0] for one in lengths] if are_alike else list(chain.from_iterable(lengths)),
             "brokers": _flattened(columns[name] for name in _BROKER_LISTS),
             "epochs": _flattened(columns[name] for name in _EPOCH_LISTS),
+            **_offline_values(columns["offline"], columns["offline_epochs"]),
         }
+
+
+def _offline_values(brokers: Sequence[tuple[int, ...]], epochs: Sequence[tuple[int, ...]]) -> Values:
+    return {
+        "offline_places": [place for place, ids in enumerate(brokers) for _ in ids] if any(brokers) else (),
+        "offline_brokers": _flattened([brokers]),
+        "offline_epochs": _flattened([epochs]),
+    }
 
 
 def _flattened(columns: Iterable[Iterable[tuple[int, ...]]]) -> list[int]:
@@ -198,8 +207,23 @@ def _block(message: Any) -> Iterator[Partition]:
     lengths = [message.counts[start : start + by_list] for start in range(0, len(message.counts), by_list)]
     columns.update(_lists(_BROKER_LISTS, lengths[: len(_BROKER_LISTS)], message.brokers, length))
     columns.update(_lists(_EPOCH_LISTS, lengths[len(_BROKER_LISTS) :], message.epochs, length))
+    columns["offline"], columns["offline_epochs"] = _offline(message, length)
     rows = zip(*[columns[name] for name in Partition._fields], strict=True)
     return map(new_tuple, repeat(Partition), rows)
+
+
+def _offline(message: Any, length: int) -> tuple[Sequence[tuple[int, ...]], Sequence[tuple[int, ...]]]:
+    """The offline replicas of each partition, and their epochs."""
+    places = getattr(message, "offline_places", ())
+    brokers: list[tuple[int, ...]] = [()] * length
+    epochs: list[tuple[int, ...]] = [()] * length
+    if places:
+        for place, broker, epoch in zip(places, message.offline_brokers, message.offline_epochs, strict=True):
+            if not 0 <= place < length:
+                raise ValueError(f"partition {place} of a block of {length} has an offline replica")
+            brokers[place] += (broker,)
+            epochs[place] += (epoch,)
+    return brokers, epochs
 
 
 def _lists(

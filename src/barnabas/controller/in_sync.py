@@ -9,6 +9,7 @@ it is worth:
 | is a later one, and proves that nothing was lost since | stays, in its new epoch |
 | is a later one, and proves nothing | is out: its log may have lost what was acknowledged |
 | is gone | is not in sync; it stays *eligible* if too few are in sync |
+| is the one in which its log directory failed | is out, and is not elected, whatever its log may have |
 
 The eligible (ELR) have left the ISR by a write that took it below the minimum: since then nothing was acknowledged that
 they lack. The write that brings the ISR back to the minimum empties them. They are dead, or lag: a wrong one is worse
@@ -87,6 +88,12 @@ def minimum_of(partition: Partition) -> int:
 # -- members -------------------------------------------------------------------------------------------------------
 
 
+def is_offline(partition: Partition, broker_id: int, registered: Registered) -> bool:
+    """Whether the replica's log directory has failed, in the registration that there is."""
+    broker = registered.get(broker_id)
+    return broker is not None and partition.is_offline_in(broker_id, broker.epoch)
+
+
 def epoch_now(broker_id: int, broker_epoch: int, registered: Registered) -> int | None:
     """In which registration a member is now what it was in that one; None when it is not, or is not registered."""
     broker = registered.get(broker_id)
@@ -101,12 +108,16 @@ def settle(partition: Partition, registered: Registered, proposed: Members | Non
     """With the ISR of the state, or the one that its leader proposes."""
     before = isr_of(partition)
     wanted = before if proposed is None else proposed
-    isr = {one: now for one, epoch in wanted.items() if (now := epoch_now(one, epoch, registered)) is not None}
+    isr = {
+        one: now
+        for one, epoch in wanted.items()
+        if (now := epoch_now(one, epoch, registered)) is not None and not partition.is_offline_in(one, epoch)
+    }
     if len(isr) >= minimum_of(partition):
         return Settled(isr, {})
     elr: dict[int, int] = {}
     for one, epoch in {**before, **wanted, **elr_of(partition)}.items():
-        if one in isr:
+        if one in isr or partition.is_offline_in(one, epoch):
             continue
         if one not in registered:
             elr[one] = epoch
@@ -121,7 +132,11 @@ def settle(partition: Partition, registered: Registered, proposed: Members | Non
 def is_led(partition: Partition, registered: Registered) -> bool:
     """Whether the leader's grant is of the registration that there is."""
     broker = registered.get(partition.leader)
-    return broker is not None and partition.is_granted_to(broker.id, broker.epoch)
+    return (
+        broker is not None
+        and partition.is_granted_to(broker.id, broker.epoch)
+        and not partition.is_offline_in(broker.id, broker.epoch)
+    )
 
 
 def elected(
@@ -133,7 +148,7 @@ def elected(
 ) -> Election:
     """Who leads next. `ends` are those that replicas have told, if they were asked."""
     settled = settle(partition, registered)
-    in_order = [one for one in partition.replicas if one in registered]
+    in_order = [one for one in partition.replicas if one in registered and not is_offline(partition, one, registered)]
     for one in in_order:
         if one in settled.isr:
             return Election(one, settled)
@@ -149,11 +164,14 @@ def elected(
     if is_unclean_allowed and in_order:
         first = in_order[0]
         return Election(first, Settled({first: registered[first].epoch}, {}), is_unclean=True)
-    return Election(NO_LEADER, settled, must_ask=not settled.elr and bool(partition.replicas))
+    can_all_tell = not any(is_offline(partition, one, registered) for one in partition.replicas)
+    return Election(NO_LEADER, settled, must_ask=not settled.elr and bool(partition.replicas) and can_all_tell)
 
 
 def _longest(partition: Partition, registered: Registered, ends: Mapping[int, LogEnd]) -> int | None:
     """The replica with the longest log, when all have answered in the registrations that they have now."""
+    if any(is_offline(partition, one, registered) for one in partition.replicas):
+        return None  # nobody knows what it has
     if len(partition.replicas) == 1:  # nobody else can have more
         [only] = partition.replicas
         return only if only in registered else None
@@ -245,6 +263,32 @@ def without_broker(
     return None
 
 
+def with_offline_replica(
+    partition: Partition,
+    broker_id: int,
+    registered: Registered,
+    controller_epoch: int,
+    *,
+    is_unclean_allowed: bool = False,
+) -> PartitionState | None:
+    """The log directory of a replica has failed in the registration that its broker has now: others are in sync, and
+    one of them leads. None when the state says so already, or the broker has no such replica.
+
+    Recorded in the state, so that every controller knows it until the broker registers again.
+    """
+    if broker_id not in partition.replicas or broker_id not in registered:
+        return None
+    if is_offline(partition, broker_id, registered):
+        return None
+    known = dict(zip(partition.offline, partition.offline_epochs, strict=True))
+    known[broker_id] = registered[broker_id].epoch
+    told = partition._replace(offline=tuple(known), offline_epochs=tuple(known.values()))
+    state = next_state(told, registered, controller_epoch, is_unclean_allowed=is_unclean_allowed)
+    if state is not None:
+        return state
+    return _state(told, told.leader, told.leader_epoch, settle(told, registered), controller_epoch)
+
+
 def _state(
     partition: Partition,
     leader: int,
@@ -257,6 +301,11 @@ def _state(
     in_order = [*partition.replicas, *(one for one in settled.isr if one not in partition.replicas)]
     isr = tuple([one for one in in_order if one in settled.isr])
     elr = tuple([one for one in partition.replicas if one in settled.elr])
+    offline = {  # a member has registered again since
+        one: epoch
+        for one, epoch in zip(partition.offline, partition.offline_epochs, strict=True)
+        if one in partition.replicas and one not in settled.isr and one not in settled.elr
+    }
     return PartitionState(
         leader,
         leader_epoch,
@@ -267,6 +316,8 @@ def _state(
         elr=elr,
         elr_epochs=tuple([settled.elr[one] for one in elr]),
         min_insync_replicas=partition.min_insync_replicas,
+        offline=tuple(offline),
+        offline_epochs=tuple(offline.values()),
     )
 
 
@@ -302,7 +353,8 @@ def altered(
     added = {one: epoch for one, epoch in alteration.isr.items() if one not in before}
     for one, epoch in {**added, alteration.leader: alteration.leader_broker_epoch}.items():
         broker = registered.get(one)
-        if one not in partition.replicas or broker is None or broker.epoch != epoch:
+        is_registered = broker is not None and broker.epoch == epoch
+        if one not in partition.replicas or not is_registered or partition.is_offline_in(one, epoch):
             return ErrorCode.INELIGIBLE_REPLICA
     proposed = {one: before.get(one, epoch) for one, epoch in alteration.isr.items()}
     settled = settle(partition, registered, proposed)

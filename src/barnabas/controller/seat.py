@@ -91,8 +91,8 @@ class ControllerSeat:
         self._random = random
         self._options = options
         self._client_id = f"broker-{broker_id}"
-        self._image_version = 0
-        """Of the link."""
+        self.image_version = 0
+        """The newest version of FetchImage that this broker and the controller that it follows understand."""
         self._image_versions: dict[int, int] = {}
         """By broker, as the last registrations said."""
         self._tasks = Tasks(asyncio.get_running_loop())
@@ -212,7 +212,7 @@ class ControllerSeat:
 
     async def _follow_link(self, store: MetadataStore, controller_id: int) -> None:
         endpoint, version = await self._endpoint_of(store, controller_id)
-        self._image_version = version
+        self.image_version = version
         images, calls, control = (
             BrokerLink(self._network, endpoint.host, endpoint.port, self._client_id) for _ in range(3)
         )
@@ -231,7 +231,7 @@ class ControllerSeat:
     async def catch_up(self) -> None:
         """Has the image as far as the controller has it now."""
         if self.link is not None:
-            await fetch_image(self.link, self._image_version, self.history, self.broker_id, self.broker_epoch, 0)
+            await fetch_image(self.link, self.image_version, self.history, self.broker_id, self.broker_epoch, 0)
 
     async def _endpoint_of(self, store: MetadataStore, broker_id: int) -> tuple[Endpoint, int]:
         """By its registration, or by the image while the store cannot be asked: then the version is the last one read.

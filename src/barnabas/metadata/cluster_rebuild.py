@@ -370,7 +370,15 @@ class _TopicPlanning:
                 operations.append(SetData(path, partition.state.encode(), version))
             elif state.leader_epoch < partition.leader_epoch:
                 raised += 1
-                higher = replace(state, leader_epoch=partition.leader_epoch, isr_epochs=(), elr=(), elr_epochs=())
+                higher = replace(
+                    state,
+                    leader_epoch=partition.leader_epoch,
+                    isr_epochs=(),
+                    elr=(),
+                    elr_epochs=(),
+                    offline=(),
+                    offline_epochs=(),
+                )
                 operations.append(SetData(path, higher.encode(), version))
         assignment = replace(present.assignment, partitions=tuple(replicas))
         if assignment != present.assignment:  # last: a partition is one when it has a state

@@ -90,7 +90,9 @@ class Partition(NamedTuple):
     elr: tuple[int, ...] = ()
     elr_epochs: tuple[int, ...] = ()
     min_insync_replicas: int | None = None
-    """These four as in the state node."""
+    offline: tuple[int, ...] = ()
+    offline_epochs: tuple[int, ...] = ()
+    """These six as in the state node."""
 
     @classmethod
     def of(
@@ -113,6 +115,8 @@ class Partition(NamedTuple):
             state.elr,
             state.elr_epochs,
             state.min_insync_replicas,
+            state.offline,
+            state.offline_epochs,
         )
 
     def with_state(self, state: PartitionState | None, version: int = -1) -> "Partition":
@@ -124,6 +128,10 @@ class Partition(NamedTuple):
             return False
         place = self.isr.index(broker_id)
         return place < len(self.isr_epochs) and self.isr_epochs[place] == broker_epoch
+
+    def is_offline_in(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether the replica's log directory has failed, in this registration of the broker or in a later one."""
+        return broker_id in self.offline and broker_epoch <= self.offline_epochs[self.offline.index(broker_id)]
 
 
 @dataclass(frozen=True, slots=True)

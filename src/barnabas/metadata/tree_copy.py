@@ -30,7 +30,7 @@ def _data(path: str, node: TreeNode) -> bytes:
     if not (path.startswith(TOPICS) and name_of(path) == _STATE and node.data):
         return node.data
     state = PartitionState.decode(path, node.data)
-    return replace(state, isr_epochs=(), elr=(), elr_epochs=()).encode()
+    return replace(state, isr_epochs=(), elr=(), elr_epochs=(), offline=(), offline_epochs=()).encode()
 
 
 async def copy_tree(construction: Construction, store: MetadataStore, tree: Tree) -> None:

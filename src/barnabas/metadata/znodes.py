@@ -163,10 +163,12 @@ class PartitionState:
     """`/brokers/topics/T/partitions/P/state`, version 1.
 
     The ELR (eligible leader replicas, KIP-966) are replicas that left the ISR when it fell below the minimum: each has
-    every committed record unless it lost data since. What Kafka does not know is in `barnabas`:
+    every committed record unless it lost data since. A replica is offline in a registration when the log directory that
+    it lies in has failed there. What Kafka does not know is in `barnabas`:
 
     ```
-    "barnabas": {"isr_epochs": ["21", "15"], "elr": [3], "elr_epochs": ["9"], "min_insync_replicas": 3}
+    "barnabas": {"isr_epochs": ["21", "15"], "elr": [3], "elr_epochs": ["9"], "min_insync_replicas": 3,
+                 "offline": [4], "offline_epochs": ["17"]}
     ```
     """
 
@@ -184,6 +186,9 @@ class PartitionState:
     """The broker epoch that each member of the ELR had when it was last in sync, in the ELR's order."""
     min_insync_replicas: int | None = None
     """The minimum that leaders and the ELR go by, whatever the topic's config says meanwhile. None: nobody wrote it."""
+    offline: tuple[int, ...] = ()
+    offline_epochs: tuple[int, ...] = ()
+    """The broker epoch in which each of the offline replicas failed, in their order."""
 
     @staticmethod
     def path_of(topic: str, partition: int) -> str:
@@ -219,6 +224,9 @@ class PartitionState:
             additions["elr_epochs"] = list(map(str, self.elr_epochs))
         if self.min_insync_replicas is not None:
             additions["min_insync_replicas"] = self.min_insync_replicas
+        if self.offline:
+            additions["offline"] = self.offline
+            additions["offline_epochs"] = list(map(str, self.offline_epochs))
         problem = _additions_problem(self)
         assert problem is None, problem
         return additions
@@ -243,6 +251,8 @@ class PartitionState:
             elr=additions.numbers("elr") if "elr" in has else (),
             elr_epochs=_decode_epochs(additions, "elr_epochs") if "elr_epochs" in has else (),
             min_insync_replicas=additions.number("min_insync_replicas") if "min_insync_replicas" in has else None,
+            offline=additions.numbers("offline") if "offline" in has else (),
+            offline_epochs=_decode_epochs(additions, "offline_epochs") if "offline_epochs" in has else (),
         )
         if problem := _additions_problem(state):
             raise CorruptNode(additions.path, problem)
@@ -261,6 +271,8 @@ def _additions_problem(state: PartitionState) -> str | None:
         return f"eligible replicas {state.elr} repeat, or are in sync: {state.isr}"
     if state.min_insync_replicas is not None and state.min_insync_replicas < 1:
         return f"a minimum of {state.min_insync_replicas} in-sync replicas"
+    if len(state.offline_epochs) != len(state.offline):
+        return f"{len(state.offline)} offline replicas have {len(state.offline_epochs)} broker epochs"
     return None
 
 

@@ -46,6 +46,8 @@ class CommittedState:
     minimum: int
     """`min.insync.replicas` as the state has it, and at most the number of replicas."""
     replicas: tuple[int, ...]
+    offline: Mapping[int, int] = field(default_factory=dict)
+    """Replicas whose log directories have failed, with the broker epochs in which they did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Grant:
     """Of the registration that it is granted to."""
     minimum: int | None = None
     """None in a state of old, which does not say: the topic's own setting is meant."""
+    offline: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +241,7 @@ class LeaderState:
         return (
             follower is not None
             and broker_id not in self.state.isr
-            and follower.broker_epoch != UNKNOWN_EPOCH
+            and follower.broker_epoch > self.state.offline.get(broker_id, UNKNOWN_EPOCH)
             and follower.end_offset >= max(self.high_watermark, self.start_offset)
         )
 

@@ -169,7 +169,9 @@ class Partition(PartitionReading):
     def _committed_state(self, grant: Grant) -> CommittedState:
         self._is_minimum_the_topics = grant.minimum is None
         minimum = self._log.config.min_insync_replicas if grant.minimum is None else grant.minimum
-        return CommittedState(grant.partition_epoch, grant.isr, min(minimum, len(grant.replicas)), grant.replicas)
+        return CommittedState(
+            grant.partition_epoch, grant.isr, min(minimum, len(grant.replicas)), grant.replicas, grant.offline
+        )
 
     def configure(self, config: LogConfig) -> None:
         """The settings of the topic have changed."""

@@ -539,6 +539,12 @@ class Replicas:
                     elif log is not None:
                         log.config = config
 
+    def is_offline(self, name: TopicPartition, topic_id: UUID) -> bool:
+        """Whether a replica that this broker should have cannot be used, as its log directory has failed."""
+        if name in self._uncreated or not self._logs.offline_directories:
+            return False
+        return self._open_log_of(name, topic_id) is None
+
     def drop(self, names: Iterable[TopicPartition], failure: BarnabasError | None) -> None:
         """Their directory has failed: they are not served any more."""
         for name in tuple(names):
@@ -574,5 +580,12 @@ def _grant(one: PartitionImage, broker_epoch: int) -> Grant:
     epochs = one.isr_epochs or (UNKNOWN_EPOCH,) * len(one.isr)
     isr = dict(zip(one.isr, epochs, strict=True))
     return Grant(
-        one.leader, one.leader_epoch, isr, one.replicas, one.partition_epoch, broker_epoch, one.min_insync_replicas
+        one.leader,
+        one.leader_epoch,
+        isr,
+        one.replicas,
+        one.partition_epoch,
+        broker_epoch,
+        one.min_insync_replicas,
+        dict(zip(one.offline, one.offline_epochs, strict=True)),
     )

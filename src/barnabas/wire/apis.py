@@ -6,8 +6,8 @@ Kafka's own tables. An API without a row is neither advertised nor answered.
 - From `flexible_from` on, a version is *flexible*: compact lengths, tagged fields, request header 2, response header 1.
 - The response header of ApiVersions is always version 0, because the client does not yet know what the broker speaks.
 - Some APIs are for brokers among themselves (`BROKER_APIS`): served on the same terms, but not advertised. Envelope,
-  AlterPartition and BrokerHeartbeat are Kafka's, FetchImage, ReplicaLogInfo and ProbeBroker our own
-  (`barnabas.wire.image_messages`, `log_info_messages`, `probe_messages`).
+  AlterPartition and BrokerHeartbeat are Kafka's, FetchImage, ReplicaLogInfo, ProbeBroker and ReportOfflineReplicas our
+  own (`barnabas.wire.image_messages`, `log_info_messages`, `probe_messages`, `offline_replica_messages`).
 - Produce is *advertised* from version 0 but served from 3 (KAFKA-18659): librdkafka before 2.11 takes a broker without
   Produce 0 for one that cannot read compressed batches, and silently sends them plain.
 """
@@ -62,6 +62,7 @@ class ApiKey(IntEnum):
     FETCH_IMAGE = 10_001
     REPLICA_LOG_INFO = 10_002
     PROBE_BROKER = 10_003
+    REPORT_OFFLINE_REPLICAS = 10_004
 
 
 class Api(NamedTuple):
@@ -138,9 +139,10 @@ _BROKER_ROWS: Final = (
     _api(ApiKey.ALTER_PARTITION, "AlterPartition", (3, 3), flexible_from=0),
     _api(ApiKey.ENVELOPE, "Envelope", (0, 0), flexible_from=0),
     _api(ApiKey.BROKER_HEARTBEAT, "BrokerHeartbeat", (1, 1), flexible_from=0),
-    _api(ApiKey.FETCH_IMAGE, "FetchImage", (0, 1), flexible_from=0),
+    _api(ApiKey.FETCH_IMAGE, "FetchImage", (0, 2), flexible_from=0),
     _api(ApiKey.REPLICA_LOG_INFO, "ReplicaLogInfo", (0, 0), flexible_from=0),
     _api(ApiKey.PROBE_BROKER, "ProbeBroker", (0, 0), flexible_from=0),
+    _api(ApiKey.REPORT_OFFLINE_REPLICAS, "ReportOfflineReplicas", (0, 0), flexible_from=0),
 )
 
 APIS: Final[dict[int, Api]] = {api.key.value: api for api in _ROWS}

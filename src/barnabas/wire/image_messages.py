@@ -6,6 +6,7 @@ Its classes have the form of kio's, one for each version, so that `reader` and `
 |---|---|
 | 0 | brokers, topics, configs; each partition is a message of its own |
 | 1 | besides: the past of brokers, eligible replicas, the minimum in force; partitions in columns |
+| 2 | besides: replicas whose log directories have failed |
 
 An answer holds what comes behind the place that the broker asked with, or everything (`is_whole`), and the place that
 it leads to. Within each array the order counts, and the last entry about a thing holds; brokers, topics and configs do
@@ -58,6 +59,11 @@ class _Version0:
 class _Version1(_Version0):
     __slots__ = ()
     __version__: ClassVar[int] = 1
+
+
+class _Version2(_Version1):
+    __slots__ = ()
+    __version__: ClassVar[int] = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +186,16 @@ class ImageBlockV1(_Version1):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ImageBlockV2(ImageBlockV1, _Version2):
+    """Replicas are seldom offline: each of them is named by its place in all three lists."""
+
+    offline_places: tuple[int, ...] = _numbers("int32")
+    """Which partition of the block has it."""
+    offline_brokers: tuple[int, ...] = _numbers("int32")
+    offline_epochs: tuple[int, ...] = _numbers("int64")
+
+
+@dataclass(frozen=True, kw_only=True)
 class FetchImageResponseV1(_Version1):
     error_code: int = _number("error_code", 0)
     controller_id: int = _int32(-1)
@@ -193,6 +209,25 @@ class FetchImageResponseV1(_Version1):
     broker_configs: tuple[ImageBrokerConfigsV0, ...] = ()
 
 
-FETCH_IMAGE_REQUESTS: Final = (FetchImageRequestV0, FetchImageRequestV1)
-FETCH_IMAGE_RESPONSES: Final = (FetchImageResponseV0, FetchImageResponseV1)
+@dataclass(frozen=True, kw_only=True)
+class FetchImageRequestV2(FetchImageRequestV0, _Version2):
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchImageResponseV2(_Version2):
+    error_code: int = _number("error_code", 0)
+    controller_id: int = _int32(-1)
+    controller_epoch: int = _int32(-1)
+    position: int = _int64(-1)
+    is_whole: bool = _flag()
+    brokers: tuple[ImageBrokerV1, ...] = ()
+    topics: tuple[ImageTopicV1, ...] = ()
+    blocks: tuple[ImageBlockV2, ...] = ()
+    topic_configs: tuple[ImageTopicConfigsV0, ...] = ()
+    broker_configs: tuple[ImageBrokerConfigsV0, ...] = ()
+
+
+FETCH_IMAGE_REQUESTS: Final = (FetchImageRequestV0, FetchImageRequestV1, FetchImageRequestV2)
+FETCH_IMAGE_RESPONSES: Final = (FetchImageResponseV0, FetchImageResponseV1, FetchImageResponseV2)
 """By version."""

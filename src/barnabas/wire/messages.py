@@ -30,6 +30,7 @@ from barnabas.wire.errors import ErrorCode, KafkaError, MalformedRequest, Malfor
 from barnabas.wire.image_messages import FETCH_IMAGE_REQUESTS, FETCH_IMAGE_RESPONSES
 from barnabas.wire.log_directory_messages import with_strays
 from barnabas.wire.log_info_messages import LOG_INFO_REQUESTS, LOG_INFO_RESPONSES
+from barnabas.wire.offline_replica_messages import OFFLINE_REPLICA_REQUESTS, OFFLINE_REPLICA_RESPONSES
 from barnabas.wire.primitives import TEXT_BYTES_MAX, UNREADABLE
 from barnabas.wire.probe_messages import PROBE_REQUESTS, PROBE_RESPONSES
 from barnabas.wire.reader import Allowance, message_reader, message_steps
@@ -57,6 +58,8 @@ _OUR_OWN: Final[dict[tuple[int, str], tuple[Schema, ...]]] = {
     (ApiKey.REPLICA_LOG_INFO, "Response"): LOG_INFO_RESPONSES,
     (ApiKey.PROBE_BROKER, "Request"): PROBE_REQUESTS,
     (ApiKey.PROBE_BROKER, "Response"): PROBE_RESPONSES,
+    (ApiKey.REPORT_OFFLINE_REPLICAS, "Request"): OFFLINE_REPLICA_REQUESTS,
+    (ApiKey.REPORT_OFFLINE_REPLICAS, "Response"): OFFLINE_REPLICA_RESPONSES,
 }
 """Messages that kio does not have, by version."""
 

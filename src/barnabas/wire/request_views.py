@@ -409,3 +409,14 @@ class ReplicaLogInfoRequest(NamedTuple):
 class ProbeBrokerRequest(NamedTuple):
     broker_id: int
     broker_epoch: int
+
+
+class OfflineTopic(NamedTuple):
+    topic_id: UUID | None
+    partitions: Sequence[int]
+
+
+class ReportOfflineReplicasRequest(NamedTuple):
+    broker_id: int
+    broker_epoch: int
+    topics: Sequence[OfflineTopic]

@@ -26,7 +26,7 @@ from barnabas.metadata.image import (
 )
 from barnabas.metadata.znodes import Endpoint
 from barnabas.wire.errors import MalformedResponse
-from barnabas.wire.image_messages import FetchImageResponseV0, FetchImageResponseV1
+from barnabas.wire.image_messages import FETCH_IMAGE_RESPONSES, FetchImageResponseV0, FetchImageResponseV2
 from barnabas.wire.reader import message_reader
 from barnabas.wire.steps import finish
 from barnabas.wire.values import write_values
@@ -34,7 +34,7 @@ from barnabas.wire.values import write_values
 ID = UUID(int=7)
 ENDPOINTS = (Endpoint("PLAINTEXT", "PLAINTEXT", "klamm", 9092), Endpoint("INSIDE", "SSL", "::1", 9093))
 OLD = Partition(1, (1, 2), leader=2, leader_epoch=3, isr=(2,), partition_epoch=4, isr_epochs=(99,))
-NEW = Partition(0, (1, 2), (2,), (1,), 1, 5, (1, 2), 6, True, (98, 99), (3,), (97,), 2)
+NEW = Partition(0, (1, 2), (2,), (1,), 1, 5, (1, 2), 6, True, (98, 99), (3,), (97,), 2, (2, 4), (99, 96))
 
 IN_ORDER: list[Change] = [
     ControllerChanged(2),
@@ -58,7 +58,7 @@ def carried(schema: type, changes: list[Change]) -> list[Change]:
 
 
 def test_newest_version_carries_everything_in_order() -> None:
-    assert carried(FetchImageResponseV1, IN_ORDER) == IN_ORDER
+    assert carried(FetchImageResponseV2, IN_ORDER) == IN_ORDER
 
 
 def test_older_version_carries_what_it_knows() -> None:
@@ -73,7 +73,7 @@ def test_older_version_carries_what_it_knows() -> None:
     assert len(found) == len(IN_ORDER)
 
 
-@pytest.mark.parametrize("schema", [FetchImageResponseV0, FetchImageResponseV1])
+@pytest.mark.parametrize("schema", FETCH_IMAGE_RESPONSES)
 def test_without_changes_it_says_who_the_controller_is(schema: type) -> None:
     assert carried(schema, []) == [ControllerChanged(None)]
     assert carried(schema, [ControllerChanged(0)]) == [ControllerChanged(0)]
@@ -90,13 +90,15 @@ def test_without_changes_it_says_who_the_controller_is(schema: type) -> None:
         {"counts": (2, 2, 1, 0, 1, 0, 4, -1, 1, 0, 2, 1, 1, 0)},
         {"brokers": (1, 2)},
         {"epochs": ()},
+        {"offline_places": (0,)},
+        {"offline_places": (0, 2)},
         None,
     ],
 )
 def test_columns_that_do_not_fit_together_are_malformed(damage: dict[str, Any] | None) -> None:
     """The partitions of one topic are two, with an ISR of 2 and of 1; None leaves the topic without its block."""
     values = values_of([ControllerChanged(2), TopicChanged(Topic("orders", ID, (NEW, OLD)))])
-    answer, _ = message_reader(FetchImageResponseV1)(write_values(FetchImageResponseV1, values), 0)
+    answer, _ = message_reader(FetchImageResponseV2)(write_values(FetchImageResponseV2, values), 0)
     blocks = () if damage is None else (replace(answer.blocks[0], **damage),)
 
     async def take() -> None:

@@ -1,6 +1,7 @@
 """Who is in sync, eligible and elected, by what is registered; and what leaders may ask for."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from barnabas.controller.in_sync import (
     led_by_preferred,
     next_state,
     with_minimum,
+    with_offline_replica,
     without_broker,
 )
 from barnabas.metadata.image import Partition, RegisteredBroker
@@ -328,3 +330,92 @@ def test_lower_minimum_keeps_the_eligible_while_nobody_is_in_sync() -> None:
     assert lower == state(NO_LEADER, 3, {}, {1: 10, 2: 20}, minimum=1)
     waiting = partition({}, {1: 10, 2: 20}, leader=NO_LEADER, minimum=1)
     assert next_state(waiting, registered({2: 20}), EPOCH) == state(2, 4, {2: 20}, minimum=1)
+
+
+# -- log directories that have failed ------------------------------------------------------------------------------
+
+
+def offline(one: Partition, *brokers: int, epochs: Mapping[int, int] = ALL) -> Partition:
+    return one._replace(offline=brokers, offline_epochs=tuple(epochs[broker] for broker in brokers))
+
+
+def test_leader_whose_directory_fails_is_followed_by_another_in_sync() -> None:
+    written = with_offline_replica(partition(), 1, registered(), EPOCH)
+    assert written == replace(state(2, 4, {2: 20, 3: 30}), offline=(1,), offline_epochs=(10,))
+
+
+def test_follower_whose_directory_fails_leaves_those_in_sync_and_the_leader_stays() -> None:
+    written = with_offline_replica(partition(), 3, registered(), EPOCH)
+    assert written == replace(state(1, 3, {1: 10, 2: 20}), offline=(3,), offline_epochs=(30,))
+
+
+def test_failed_replica_is_not_eligible_though_too_few_are_left_in_sync() -> None:
+    """It is not intact: rule 4."""
+    written = with_offline_replica(partition({1: 10, 2: 20}), 1, registered(), EPOCH)
+    assert written == replace(state(2, 4, {2: 20}), offline=(1,), offline_epochs=(10,))
+    written = with_offline_replica(partition({1: 10}, {2: 20, 3: 30}), 2, registered(), EPOCH)
+    assert written == replace(state(1, 3, {1: 10}, {3: 30}), offline=(2,), offline_epochs=(20,))
+
+
+def test_failed_replica_that_was_neither_leader_nor_in_sync_is_recorded_all_the_same() -> None:
+    written = with_offline_replica(partition({1: 10, 2: 20}), 3, registered(), EPOCH)
+    assert written == replace(state(1, 3, {1: 10, 2: 20}), offline=(3,), offline_epochs=(30,))
+
+
+@pytest.mark.parametrize("replicas", [(1,), (1, 2, 3)])
+def test_failed_replica_that_alone_was_in_sync_leaves_the_partition_offline(replicas: tuple[int, ...]) -> None:
+    one = partition({1: 10}, minimum=1, replicas=replicas)
+    written = with_offline_replica(one, 1, registered(), EPOCH)
+    assert written == replace(state(NO_LEADER, 4, {}, minimum=1), offline=(1,), offline_epochs=(10,))
+    assert written is not None
+    after = one.with_state(written, 6)
+    election = elected(after, registered())
+    assert (election.leader, election.must_ask) == (NO_LEADER, False), "its log cannot be asked"
+    assert next_state(after, registered(), EPOCH + 1) is None, "another controller leaves it so"
+    ends = {1: LogEnd(10, 3, 100), 2: LogEnd(20, 3, 90), 3: LogEnd(30, 3, 80)}
+    assert elected(after, registered(), ends=ends).leader == NO_LEADER
+
+
+def test_unclean_election_passes_over_a_failed_replica() -> None:
+    one = partition({1: 10}, minimum=1)
+    written = with_offline_replica(one, 1, registered(), EPOCH, is_unclean_allowed=True)
+    assert written is not None
+    assert (written.leader, written.isr, written.is_recovering) == (2, (2,), True)
+    nobody = offline(partition({}, leader=NO_LEADER), 1, 2, 3)
+    assert led_by_anybody(nobody, registered(), EPOCH) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+
+def test_failed_replica_is_a_candidate_again_when_its_broker_has_registered_again() -> None:
+    again = registered({**ALL, 1: 11})
+    single = offline(partition({}, leader=NO_LEADER, minimum=1, replicas=(1,)), 1)
+    assert next_state(single, again, EPOCH) == state(1, 4, {1: 11}, minimum=1)
+    one = offline(partition({}, leader=NO_LEADER), 1)
+    assert elected(one, again).must_ask
+    ends = {1: LogEnd(11, -1, 0), 2: LogEnd(20, 3, 90), 3: LogEnd(30, 3, 80)}
+    assert elected(one, again, ends=ends).leader == 2
+
+
+def test_report_that_the_state_has_or_that_means_no_replica_changes_nothing() -> None:
+    one = offline(partition({2: 20, 3: 30}, leader=2), 1)
+    assert with_offline_replica(one, 1, registered(), EPOCH) is None
+    assert with_offline_replica(one, 4, registered({**ALL, 4: 40}), EPOCH) is None
+    assert with_offline_replica(one, 3, registered({1: 10, 2: 20}), EPOCH) is None
+
+
+def test_second_failed_replica_is_recorded_beside_the_first() -> None:
+    one = offline(partition({2: 20, 3: 30}, leader=2), 1)
+    written = with_offline_replica(one, 2, registered(), EPOCH)
+    assert written == replace(state(3, 4, {3: 30}), offline=(1, 2), offline_epochs=(10, 20))
+
+
+def test_failed_replica_may_join_in_its_next_registration_only() -> None:
+    one = offline(partition({2: 20, 3: 30}, leader=2), 1)
+    asked = Alteration(2, 20, 3, 5, {1: 10, 2: 20, 3: 30})
+    assert altered(one, asked, registered(), EPOCH) is ErrorCode.INELIGIBLE_REPLICA
+    again = Alteration(2, 20, 3, 5, {1: 11, 2: 20, 3: 30})
+    assert altered(one, again, registered({**ALL, 1: 11}), EPOCH) == state(2, 3, {1: 11, 2: 20, 3: 30})
+
+
+def test_failed_replica_does_not_become_preferred_leader() -> None:
+    one = offline(partition({2: 20, 3: 30}, leader=2), 1)
+    assert led_by_preferred(one, registered(), EPOCH) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE

@@ -122,7 +122,7 @@ def test_registration_with_additions_comes_back_whole() -> None:
     )
     assert json.loads(registration.encode()) == {
         **json.loads(REGISTRATION),
-        "features": {"barnabas": {"min_version": 0, "max_version": 1}},
+        "features": {"barnabas": {"min_version": 0, "max_version": 2}},
         "barnabas": {
             "previous_epoch": str(LARGE),
             "intact_since": "15",

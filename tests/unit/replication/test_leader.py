@@ -223,3 +223,15 @@ def test_follower_that_is_no_replica_any_more_is_forgotten() -> None:
     assert set(leader.followers) == {2}
     assert not leader.may_join(3)
     leader.check_invariants()
+
+
+def test_follower_whose_log_directory_failed_is_proposed_in_its_next_registration_only() -> None:
+    leader = leading()
+    leader.told(CommittedState(6, {1: 10, 2: 20}, 2, (1, 2, 3), {3: 30}))
+    fetched(leader, 3, 0)
+    assert not leader.may_join(3)
+    assert leader.due_proposal(0, LAG_MS) is None
+    fetched(leader, 3, 0, epoch=31)
+    proposal = leader.due_proposal(0, LAG_MS)
+    assert proposal is not None
+    assert proposal.isr == {1: 10, 2: 20, 3: 31}

@@ -54,6 +54,7 @@ from barnabas.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpoc
 from barnabas.broker.handlers.probe_broker import ProbeBrokerHandler
 from barnabas.broker.handlers.produce import ProduceHandler, decode_produce_at_once
 from barnabas.broker.handlers.replica_log_info import ReplicaLogInfoHandler
+from barnabas.broker.handlers.report_offline_replicas import ReportOfflineReplicasHandler
 from barnabas.broker.handlers.sync_group import SyncGroupHandler
 from barnabas.broker.services import Services
 from barnabas.wire import request_views as views
@@ -123,4 +124,7 @@ def make_rows(services: Services) -> dict[int, Row]:
         ApiKey.FETCH_IMAGE: Direct(FetchImageHandler(services), decode_nothing),
         ApiKey.REPLICA_LOG_INFO: Awaited(views.ReplicaLogInfoRequest, ReplicaLogInfoHandler(services)),
         ApiKey.PROBE_BROKER: Awaited(views.ProbeBrokerRequest, ProbeBrokerHandler(services)),
+        ApiKey.REPORT_OFFLINE_REPLICAS: Awaited(
+            views.ReportOfflineReplicasRequest, ReportOfflineReplicasHandler(services)
+        ),
     }

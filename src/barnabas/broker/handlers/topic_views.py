@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from barnabas.broker.dispatch import Values
 from barnabas.broker.services import Services
+from barnabas.controller.in_sync import is_offline
 from barnabas.metadata.image import Partition, Topic
 from barnabas.metadata.znodes import NO_LEADER, Endpoint
 from barnabas.wire.errors import ErrorCode
@@ -47,7 +48,9 @@ class PartitionViews:
         return (self._view(topic, partition) for partition in partitions)
 
     def _view(self, topic: Topic, partition: Partition) -> Values:
-        offline = [broker_id for broker_id in partition.replicas if broker_id not in self._alive]
+        offline = [
+            one for one in partition.replicas if one not in self._alive or is_offline(partition, one, self._alive)
+        ]
         leader = partition.leader
         own_id = self._services.broker_id
         if leader == own_id and self._services.replicas.get(topic.name, partition.index) is None:

@@ -46,7 +46,9 @@ ZooKeeper = Annotated[
 ]
 MetricsListen = Annotated[
     str | None,
-    typer.Option(metavar="HOST:PORT", help="Where to serve /metrics and /healthz over HTTP.", show_default=False),
+    typer.Option(
+        metavar="HOST:PORT", help="Where to serve /metrics, /healthz and /readyz over HTTP.", show_default=False
+    ),
 ]
 MetricsPort = Annotated[
     int | None,

@@ -46,14 +46,19 @@ class Doings(Stage):
         self._nodes.append(self._make_node(number, {**_SETTINGS, **dict(settings)}, disks))
 
     async def do_declare_cluster(
-        self, count: int, that_suspect_each_other: bool, settings: tuple[tuple[str, str], ...] = ()
+        self,
+        count: int,
+        disks: int = 1,
+        *,
+        that_suspect_each_other: bool = False,
+        settings: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self._make_ensemble()
         self._ensemble.keeps_secrets = that_suspect_each_other
         replicas = str(min(REPLICAS_MAX, count))
         own = {"offsets.topic.replication.factor": replicas, "default.replication.factor": replicas}
         for number in range(1, count + 1):
-            await self.do_declare_broker(number, settings=(*own.items(), *_CLUSTER_SETTINGS.items(), *settings))
+            await self.do_declare_broker(number, disks, settings=(*own.items(), *_CLUSTER_SETTINGS.items(), *settings))
             await self.do_start(f"broker-{number}")
 
     async def do_start(self, node: str) -> None:

@@ -29,7 +29,8 @@ FORMS: Final = (
     ),
     Form(
         "declare_cluster",
-        "cluster of {count:new-cluster} brokers [that suspect each other] [with {settings:settings}]",
+        "cluster of {count:new-cluster} brokers [on {disks:number} disks] [that suspect each other] "
+        "[with {settings:settings}]",
         "A ZooKeeper, and broker-1, broker-2, …, which serve; broker-1 is the controller. Those that suspect each "
         "other have an identity, so that the session of one that is dead can be ended.",
     ),

@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from barnabas.base.ids import TopicPartition
 from barnabas.broker import http
 from barnabas.broker.health import BrokerState
 from barnabas.broker.http import http_port
+from barnabas.broker.readiness import Harm, Readiness
 from barnabas.net.errors import ListenFailed
 from barnabas.net.sockets import SocketNetwork
 from barnabas.net.stream import ListenAddress
@@ -39,6 +41,53 @@ def test_health_tells_the_state(run, state, status):
         "offline_directories": ["/data/b"],
         "full_directories": ["/data/c"],
     }
+
+
+def test_readiness_tells_what_stopping_the_broker_would_do(run):
+    async def scenario():
+        async with serving() as broker:
+            safe = await exchange(broker.port, GET % b"/readyz")
+            broker.readiness = Readiness(
+                ("no controller",),
+                {Harm.OFFLINE: 1, Harm.BELOW_MINIMUM: 20},
+                ((TopicPartition("orders", 3), "would be offline"),),
+            )
+            return safe, await exchange(broker.port, GET % b"/readyz?verbose=1")
+
+    safe, harmful = run(scenario())
+    assert (safe.status, harmful.status) == (200, 503)
+    assert safe.headers["content-type"] == "application/json"
+    nothing = {"problems": [], "would_be_offline": 0, "would_be_below_minimum": 0, "partitions": []}
+    assert json.loads(safe.body) == {"is_safe_to_stop": True, **nothing}
+    assert json.loads(harmful.body) == {
+        "is_safe_to_stop": False,
+        "problems": ["no controller"],
+        "would_be_offline": 1,
+        "would_be_below_minimum": 20,
+        "partitions": [{"partition": "orders-3", "reason": "would be offline"}],
+    }
+
+
+def test_readiness_of_a_broker_that_starts_is_not_known(run):
+    async def scenario():
+        async with serving() as broker:
+            broker.readiness = Readiness(("the broker is starting",))
+            return await exchange(broker.port, GET % b"/readyz")
+
+    answer = run(scenario())
+    assert answer.status == 503
+    assert json.loads(answer.body)["would_be_offline"] is None
+
+
+def test_readiness_that_is_asked_for_together_is_found_out_once(run):
+    async def scenario():
+        async with serving() as broker:
+            answers = await asyncio.gather(*(exchange(broker.port, GET % b"/readyz") for _ in range(2)))
+            return [one.status for one in answers], broker.readings
+
+    statuses, readings = run(scenario())
+    assert statuses == [200, 200]
+    assert 1 <= readings <= 2
 
 
 def test_health_is_answered_while_metrics_are_being_rendered(run):
@@ -193,6 +242,7 @@ def test_taken_address_is_said_as_such(run):
                 ListenAddress(HOST, broker.port),
                 broker.metrics,
                 lambda: broker.health,
+                broker.read_readiness,
                 broker.prepare,
                 None,
             )

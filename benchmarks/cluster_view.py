@@ -52,4 +52,3 @@ def partitions_of(port: int, topic: str) -> dict[int, PartitionView]:
         return {}
     found = answer.topics[0].partitions
     return {one.partition_index: PartitionView(one.leader_id, frozenset(one.isr_nodes)) for one in found}
-

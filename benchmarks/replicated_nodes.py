@@ -34,7 +34,7 @@ _SESSION_TIMEOUT_MS: Final = "18000"
 _STAY: Final = {"auto.leader.rebalance.enable": "false"}
 _TOPIC_SETTINGS: Final = {"min.insync.replicas": str(MIN_IN_SYNC), "file.delete.delay.ms": "0"}
 _QUIET: Final = {"log_level": 0, "reconnect.backoff.max.ms": 500}
-_PATIENCE_SECONDS: Final = 120.0
+_PATIENCE_SECONDS: Final = 300.0
 _LEADER_ID: Final = re.compile(r"LeaderId:\s+(\d+)")
 
 

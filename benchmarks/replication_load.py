@@ -19,10 +19,12 @@ import argparse
 import gc
 import os
 import select
+import socket
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -61,7 +63,7 @@ IN_FLIGHT: Final = 5
 _ALL: Final = -1
 _COUNT_POSITION: Final = 57
 """Of the number of records, in a batch."""
-_DRAIN_SECONDS: Final = 20.0
+_DRAIN_SECONDS: Final = 60.0
 _CHUNK: Final = BATCH_BYTES // VALUE_BYTES
 _AGES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Of the records of a batch that are timed: how long they have waited in it, of the time that it lingers."""
@@ -107,12 +109,7 @@ def frames(asked: Asked) -> Outcome:
     batch = load_batch(BATCH_BYTES)
     leaders = asked.leaders()
     made = [produce_frame(asked.topic, index, batch, _ALL) for index in leaders]
-    connections = [connect(port) for port in leaders.values()]
-    for connection, frame in zip(connections, made, strict=True):
-        connection.sendall(frame)
-        reply = read_reply(connection)
-        check_produced(reply)
-    count = len(connections)
+    count = len(made)
     load = Load(
         "produce",
         port=0,
@@ -125,8 +122,14 @@ def frames(asked: Asked) -> Outcome:
         seconds=asked.seconds,
         megabytes=asked.megabytes,
     )
-    _await_start()
-    done = pump(load, connections, made, LENGTH_BYTES + len(reply), len(batch))
+    with ExitStack() as stack:
+        connections = [stack.enter_context(connect(port)) for port in leaders.values()]
+        for connection, frame in zip(connections, made, strict=True):
+            connection.sendall(frame)
+            reply = read_reply(connection)
+            check_produced(reply)
+        _await_start()
+        done = pump(load, connections, made, LENGTH_BYTES + len(reply), len(batch))
     return Outcome(done.seconds, done.requests * _records_of(batch), done.transferred_bytes, done.cpu_seconds)
 
 
@@ -157,9 +160,7 @@ def librdkafka(asked: Asked) -> Outcome:
     deadline = time.monotonic() + asked.seconds
     records = number = 0
     while time.monotonic() < deadline and records * VALUE_BYTES < asked.megabytes * 1e6:
-        taken = producer.produce_batch(
-            asked.topic, chunk, partition=number % asked.partitions, on_delivery=on_delivery
-        )
+        taken = producer.produce_batch(asked.topic, chunk, partition=number % asked.partitions, on_delivery=on_delivery)
         records += taken
         number += 1
         producer.poll(0 if taken == _CHUNK else LINGER_SECONDS)
@@ -176,8 +177,8 @@ def librdkafka(asked: Asked) -> Outcome:
 class _Replies:
     """A connection whose replies are taken from it as they come."""
 
-    def __init__(self, port: int) -> None:
-        self.connection = connect(port)
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
         self._received = bytearray()
 
     def fileno(self) -> int:
@@ -204,8 +205,8 @@ class _Replies:
 class _Writer(_Replies):
     """To one partition. `due` is when each batch should have been sent that has not arrived yet."""
 
-    def __init__(self, port: int, frame: bytes) -> None:
-        super().__init__(port)
+    def __init__(self, connection: socket.socket, frame: bytes) -> None:
+        super().__init__(connection)
         self.due: deque[float] = deque()
         self._frame = frame
 
@@ -217,8 +218,8 @@ class _Writer(_Replies):
 class _Reader(_Replies):
     """Of all partitions that a broker leads, by requests one after the other."""
 
-    def __init__(self, port: int, topic: str, offsets: dict[int, int], batch: bytes) -> None:
-        super().__init__(port)
+    def __init__(self, connection: socket.socket, topic: str, offsets: dict[int, int], batch: bytes) -> None:
+        super().__init__(connection)
         self._topic = topic
         self._offsets = offsets
         self._batch_bytes = len(batch)
@@ -247,22 +248,22 @@ def paced(asked: Asked) -> Outcome:
     interval = LINGER_SECONDS / asked.partitions
     batch = _batch_of(max(1, round(asked.rate * interval)))
     interval = _records_of(batch) / asked.rate
-    writers, offsets = [], {}
-    for index, port in leaders.items():
-        writer = _Writer(port, produce_frame(asked.topic, index, batch, _ALL))
-        writer.connection.sendall(produce_frame(asked.topic, index, batch, _ALL))
-        offsets[index] = check_produced(read_reply(writer.connection)) + _records_of(batch)
-        writers.append(writer)
-    readers = []
-    for port in sorted(set(leaders.values())):
-        led = {index: offsets[index] for index, whose in leaders.items() if whose == port}
-        readers.append(_Reader(port, asked.topic, led, batch))
-    gc.freeze()
-    gc.disable()
-    _await_start()
-    meter = Meter(os.getpid())
-    sent, times = _go(asked.seconds, interval, interval * asked.partitions, writers, readers)
-    return meter.outcome(sent * _records_of(batch), sent * len(batch), times)
+    with ExitStack() as stack:
+        writers, offsets = [], {}
+        for index, port in leaders.items():
+            frame = produce_frame(asked.topic, index, batch, _ALL)
+            writer = _Writer(stack.enter_context(connect(port)), frame)
+            writer.connection.sendall(frame)
+            offsets[index] = check_produced(read_reply(writer.connection)) + _records_of(batch)
+            writers.append(writer)
+        readers = []
+        for port in sorted(set(leaders.values())):
+            led = {index: offsets[index] for index, whose in leaders.items() if whose == port}
+            readers.append(_Reader(stack.enter_context(connect(port)), asked.topic, led, batch))
+        _await_start()
+        meter = Meter(os.getpid())
+        sent, times = _go(asked.seconds, interval, interval * asked.partitions, writers, readers)
+        return meter.outcome(sent * _records_of(batch), sent * len(batch), times)
 
 
 def _batch_of(records: int) -> bytes:
@@ -324,6 +325,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--rate", type=float, default=10_000.0, help="records a second, of `paced`")
     chosen = parser.parse_args(arguments)
     ports = {int(number): int(port) for number, _, port in (one.partition("=") for one in chosen.ports)}
+    gc.disable()  # what it would find is little, and it would hold up what is timed
     asked = Asked(ports, chosen.topic, chosen.partitions, chosen.seconds, chosen.megabytes, chosen.rate)
     return report_outcome(chosen.kind, lambda: KINDS[chosen.kind](asked))
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -146,7 +147,7 @@ def _subjects(report: Report, stack: ExitStack, directory: Path, options: Option
 
     for awake_us in options.awake_us:
         name, settings = f"awake {awake_us} µs", {"network.awake.us": str(awake_us)}
-        add(lambda name=name, settings=settings: BarnabasReplicas(directory / name, settings, name), name)  # type: ignore[misc]
+        add(partial(BarnabasReplicas, directory / f"awake-{awake_us}", settings, name), name)
     if options.awake_us:
         return found
     add(lambda: BarnabasReplicas(directory / "barnabas"), "Barnabas")

@@ -99,7 +99,7 @@ def _measure_barnabas(report: Report, directory: Path, options: Options) -> None
         cluster = BarnabasReplicas(directory / "barnabas")
         stack.callback(cluster.close)
         kills, stops = measure_gaps(report, cluster, options.kills, options.stops, is_bare=options.is_bare)
-        _report_gaps(report, cluster.name, kills, stops)
+        _report_gaps(report, cluster.name, kills, stops, is_ours=True)
         if not options.is_bare:
             _measure_led(report, cluster, options)
 
@@ -110,7 +110,7 @@ def _measure_kafka(report: Report, directory: Path, options: Options) -> None:
         cluster = KafkaReplicas(directory / "kafka")
         stack.callback(cluster.close)
         kills, stops = measure_gaps(report, cluster, options.kafka_kills, options.kafka_stops)
-        _report_gaps(report, cluster.name, kills, stops)
+        _report_gaps(report, cluster.name, kills, stops, is_ours=False)
 
 
 # -- the gap -------------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def _gaps(
     return found
 
 
-def _report_gaps(report: Report, name: str, kills: Sequence[Gap], stops: Sequence[Gap]) -> None:
+def _report_gaps(report: Report, name: str, kills: Sequence[Gap], stops: Sequence[Gap], *, is_ours: bool) -> None:
     of_all = [one.seconds for one in kills]
     of_controllers = [one.seconds for one in kills if one.is_controller]
     of_others = [one.seconds for one in kills if not one.is_controller]
@@ -195,7 +195,11 @@ def _report_gaps(report: Report, name: str, kills: Sequence[Gap], stops: Sequenc
     if stops:
         seconds = [one.seconds for one in stops]
         report.fact(f"leader stopped in order, median gap: {name}", statistics.median(seconds), "s")
-        report.at_most(f"leader stopped in order, longest gap: {name}", max(seconds), "s", _STOP_GAP_SECONDS_MAX)
+        what = f"leader stopped in order, longest gap: {name}"
+        if is_ours:
+            report.at_most(what, max(seconds), "s", _STOP_GAP_SECONDS_MAX)
+        else:
+            report.fact(what, max(seconds), "s")
 
 
 # -- many partitions -----------------------------------------------------------------------------------------------
@@ -207,12 +211,12 @@ def _measure_led(report: Report, cluster: ReplicatedCluster, options: Options) -
         for count in options.led:
             seconds = []
             for number in range(options.led_rounds):
-                report.say(f"{what} with {count:,} led partitions is killed, {number + 1} of {options.led_rounds}")
+                report.say(f"{what} is killed, led partitions: {count:,}; {number + 1} of {options.led_rounds}")
                 controller = cluster.controller()
                 victim = controller if what == "the controller" else next(one for one in IDS if one != controller)
                 seconds.append(_failover_seconds(cluster, f"led-by-{victim}-{count}-{number}", victim, count))
             medians[count] = statistics.median(seconds)
-            report.fact(f"{what} killed, {count:,} led partitions: all led again", medians[count], "s")
+            report.fact(f"{what} killed, until all it led are led again: {count:,}", medians[count], "s")
         least, *_, middle, most = sorted(medians)
         first = (medians[middle] - medians[least]) / (middle - least)
         last = (medians[most] - medians[middle]) / (most - middle)
@@ -227,14 +231,13 @@ def _failover_seconds(cluster: ReplicatedCluster, topic: str, victim: int, parti
     began = time.perf_counter()
     cluster.kill(victim)
     cluster.retire(victim)
-    try:
-        for port in cluster.ports.values():
-            _await_leaders(port, topic, victim, partitions, began + _FAILOVER_SECONDS_MAX)
-        return time.perf_counter() - began
-    finally:
-        cluster.start(victim)
-        await_whole(cluster, topic, partitions)
-        delete_topic(cluster, topic)
+    for port in cluster.ports.values():
+        _await_leaders(port, topic, victim, partitions, began + _FAILOVER_SECONDS_MAX)
+    took = time.perf_counter() - began
+    cluster.start(victim)
+    await_whole(cluster, topic, partitions)
+    delete_topic(cluster, topic)
+    return took
 
 
 def _await_leaders(port: int, topic: str, dead: int, partitions: int, deadline: float) -> None:

@@ -193,12 +193,12 @@ def _in_rounds(
 def _measure(subject: Subject, load: str, options: Options) -> Run:
     """On a topic of its own, which is deleted afterwards."""
     topic = subject.new_topic()
-    try:
-        if load == JAVA:
-            return run_java(subject.cluster, topic, options.java_records)
-        return run_load(subject.cluster, topic, load, options.seconds, options.megabytes, options.pace)
-    finally:
-        delete_topic(subject.cluster, topic)
+    if load == JAVA:
+        found = run_java(subject.cluster, topic, options.java_records)
+    else:
+        found = run_load(subject.cluster, topic, load, options.seconds, options.megabytes, options.pace)
+    delete_topic(subject.cluster, topic)
+    return found
 
 
 # -- a follower that was away --------------------------------------------------------------------------------------
@@ -209,30 +209,28 @@ def _catch_up(subject: Subject, options: Options) -> CatchUp:
     cluster = subject.cluster
     topic = subject.new_topic()
     away = IDS[-1]
-    try:
-        cluster.stop(away)
-        leader_port = next(iter(cluster.ports.values()))
-        wait_until(lambda: _is_led_without(leader_port, topic, away), f"others to lead {topic}")
-        run_load(cluster, topic, FRAMES, _FILL_SECONDS_MAX, options.missed_megabytes)
-        before = _log_bytes(cluster, away, topic)
-        grown_at = None
-        began = time.perf_counter()
-        with ThreadPoolExecutor(1) as pool:  # `start` returns when it answers, and by then it fetches already
-            started = pool.submit(cluster.start, away)
-            while not is_whole(partitions_of(leader_port, topic), PARTITIONS):
-                if grown_at is None and _log_bytes(cluster, away, topic) > before:
-                    grown_at = time.perf_counter()
-                if started.done():
-                    started.result()
-                if time.perf_counter() - began > _CATCH_UP_SECONDS_MAX:
-                    raise LoadFailed(f"{cluster.name}: the follower did not catch up")
-                time.sleep(_LOOK_SECONDS)
-            ended = time.perf_counter()
-            started.result()
-        fetched = _log_bytes(cluster, away, topic) - before
-        return CatchUp(fetched / (ended - (grown_at or began)) / 1e6, ended - began)
-    finally:
-        delete_topic(cluster, topic)
+    cluster.stop(away)
+    leader_port = next(iter(cluster.ports.values()))
+    wait_until(lambda: _is_led_without(leader_port, topic, away), f"others to lead {topic}")
+    run_load(cluster, topic, FRAMES, _FILL_SECONDS_MAX, options.missed_megabytes)
+    before = _log_bytes(cluster, away, topic)
+    grown_at = None
+    began = time.perf_counter()
+    with ThreadPoolExecutor(1) as pool:  # `start` returns when it answers, and by then it fetches already
+        started = pool.submit(cluster.start, away)
+        while not is_whole(partitions_of(leader_port, topic), PARTITIONS):
+            if grown_at is None and _log_bytes(cluster, away, topic) > before:
+                grown_at = time.perf_counter()
+            if started.done():
+                started.result()
+            if time.perf_counter() - began > _CATCH_UP_SECONDS_MAX:
+                raise LoadFailed(f"{cluster.name}: the follower did not catch up")
+            time.sleep(_LOOK_SECONDS)
+        ended = time.perf_counter()
+        started.result()
+    fetched = _log_bytes(cluster, away, topic) - before
+    delete_topic(cluster, topic)
+    return CatchUp(fetched / (ended - (grown_at or began)) / 1e6, ended - began)
 
 
 def _is_led_without(port: int, topic: str, away: int) -> bool:

@@ -175,8 +175,8 @@ class RunningCluster:
 
     @property
     def process_ids(self) -> list[int]:
-        """Those that were started, and those that they have started."""
-        return _with_children([process.pid for process in self._processes])
+        """Those that were started and run, and those that they have started."""
+        return _with_children([process.pid for process in self._processes if process.poll() is None])
 
     def stop(self) -> None:
         for process in self._processes:

@@ -86,7 +86,6 @@ class Subject:
 
     cluster: ReplicatedCluster
     runs: dict[str, list[Run]] = field(default_factory=dict)
-    catch_ups: list["CatchUp"] = field(default_factory=list)
     topics: int = 0
 
     @property
@@ -125,14 +124,9 @@ def run(report: Report, options: Options | None = None) -> None:
         _in_rounds(report, subjects, options.rounds, loads, options)
         pace = options.pace or subjects[-1].median(FRAMES, lambda one: one.records_per_second) / 2
         _in_rounds(report, subjects, options.rounds, [PACED], replace(options, pace=pace))
-        memory = [memory_bytes(one.cluster.process_ids, "Rss") for one in subjects]
-        shared = [memory_bytes(one.cluster.process_ids, "Pss") for one in subjects]
+        _report_loads(report, subjects, loads, pace)
         if not options.awake_us:
-            for number in range(max(1, options.rounds // 2)):
-                for subject in subjects if number % 2 == 0 else reversed(subjects):
-                    report.say(f"{subject.name}: a follower catches up, {number + 1}")
-                    subject.catch_ups.append(_catch_up(subject, options))
-        _report(report, subjects, loads, pace, memory, shared)
+            _report_catch_ups(report, subjects, options)
 
 
 def _subjects(report: Report, stack: ExitStack, directory: Path, options: Options) -> list[Subject]:
@@ -242,30 +236,46 @@ def _log_bytes(cluster: ReplicatedCluster, broker_id: int, topic: str) -> int:
     return sum(path.stat().st_size for path in cluster.log_directory(broker_id).glob(f"{topic}-*/*.log"))
 
 
+def _report_catch_ups(report: Report, subjects: Sequence[Subject], options: Options) -> None:
+    found: dict[str, list[CatchUp]] = {subject.name: [] for subject in subjects}
+    for number in range((options.rounds + 1) // 2):
+        for subject in subjects if number % 2 == 0 else reversed(subjects):
+            report.say(f"{subject.name}: a follower catches up, {number + 1}")
+            found[subject.name].append(_catch_up(subject, options))
+    speeds = [statistics.median(one.megabytes_per_second for one in runs) for runs in found.values()]
+    _row(report, subjects, "a follower catches up", "MB/s", speeds, low=_CATCH_UP_RATIO_MIN)
+    times = [statistics.median(one.seconds_from_start for one in runs) for runs in found.values()]
+    _row(report, subjects, "from its start to in sync", "s", times)
+
+
 # -- the report ----------------------------------------------------------------------------------------------------
 
 
-def _report(
+def _row(
     report: Report,
     subjects: Sequence[Subject],
-    loads: Sequence[str],
-    pace: float,
-    memory: Sequence[int],
-    shared: Sequence[int],
+    name: str,
+    unit: str,
+    values: Sequence[float],
+    low: float | None = None,
+    high: float | None = None,
 ) -> None:
-    has_ratio = len(subjects) == 2 and isinstance(subjects[1].cluster, KafkaReplicas)
+    """A figure of each, and the ratio to Kafka's, with the least or the most that it must be."""
+    for subject, value in zip(subjects, values, strict=True):
+        report.fact(f"{name}: {subject.name}", value, unit)
+    if not isinstance(subjects[-1].cluster, KafkaReplicas):
+        return
+    ratio = values[0] / values[-1]
+    if low is not None:
+        report.at_least(f"{name}, ratio", ratio, "times", low)
+    elif high is not None:
+        report.at_most(f"{name}, ratio", ratio, "times", high)
+    else:
+        report.fact(f"{name}, ratio", ratio, "times")
 
-    def row(name: str, unit: str, values: Sequence[float], low: float | None = None, high: float | None = None) -> None:
-        for subject, value in zip(subjects, values, strict=True):
-            report.fact(f"{name}: {subject.name}", value, unit)
-        if not has_ratio:
-            return
-        if low is not None:
-            report.at_least(f"{name}, ratio", values[0] / values[1], "times", low)
-        elif high is not None:
-            report.at_most(f"{name}, ratio", values[0] / values[1], "times", high)
-        else:
-            report.fact(f"{name}, ratio", values[0] / values[1], "times")
+
+def _report_loads(report: Report, subjects: Sequence[Subject], loads: Sequence[str], pace: float) -> None:
+    row = partial(_row, report, subjects)
 
     def medians(load: str, of: Callable[[Run], float]) -> list[float]:
         return [subject.median(load, of) for subject in subjects]
@@ -290,17 +300,13 @@ def _report(
     row("paced, CPU", "s/M", medians(PACED, lambda one: one.cpu_seconds_per_million))
     row("end to end p50", "ms", medians(PACED, lambda one: one.p50_ms))
     row("end to end p99", "ms", medians(PACED, lambda one: one.p99_ms), high=_P99_RATIO_MAX)
-    for subject in subjects[: 1 if has_ratio else None]:
-        report.at_most(
-            f"end to end p99 of {subject.name}", subject.median(PACED, lambda one: one.p99_ms), "ms", _P99_MS_MAX
-        )
-    row("memory (RSS)", "MB", [one / 1e6 for one in memory], high=_MEMORY_RATIO_MAX)
-    row("memory (PSS)", "MB", [one / 1e6 for one in shared])
-    if subjects[0].catch_ups:
-        speeds = [statistics.median(one.megabytes_per_second for one in subject.catch_ups) for subject in subjects]
-        row("a follower catches up", "MB/s", speeds, low=_CATCH_UP_RATIO_MIN)
-        times = [statistics.median(one.seconds_from_start for one in subject.catch_ups) for subject in subjects]
-        row("from its start to in sync", "s", times)
+    for subject in subjects:
+        if isinstance(subject.cluster, BarnabasReplicas):
+            p99_ms = subject.median(PACED, lambda one: one.p99_ms)
+            report.at_most(f"end to end p99 of {subject.name}", p99_ms, "ms", _P99_MS_MAX)
+    for kind, ratio_max in (("Rss", _MEMORY_RATIO_MAX), ("Pss", None)):
+        megabytes = [memory_bytes(subject.cluster.process_ids, kind) / 1e6 for subject in subjects]
+        row(f"memory ({kind.upper()})", "MB", megabytes, high=ratio_max)
 
 
 def main(arguments: list[str]) -> int:
@@ -332,6 +338,7 @@ def main(arguments: list[str]) -> int:
     try:
         run(report, options)
     except (LoadFailed, KafkaFailed, KafkaException) as problem:
+        report.print(as_json=chosen.json)  # what was measured before is no worse for it
         print(problem, file=sys.stderr)
         return 1
     report.print(as_json=chosen.json)

@@ -298,6 +298,8 @@ def _report_loads(report: Report, subjects: Sequence[Subject], loads: Sequence[s
             report.say(f"{subject.name} does not hold the pace: its times are those of a queue that grows")
     row("paced, records", "1/s", held)
     row("paced, CPU", "s/M", medians(PACED, lambda one: one.cpu_seconds_per_million))
+    for subject, cores in zip(subjects, medians(PACED, lambda one: one.client_cores), strict=True):
+        report.fact(f"paced, of the processors: {subject.name}", cores, "cores")
     row("end to end p50", "ms", medians(PACED, lambda one: one.p50_ms))
     row("end to end p99", "ms", medians(PACED, lambda one: one.p99_ms), high=_P99_RATIO_MAX)
     for subject in subjects:

@@ -9,7 +9,8 @@ from benchmarks.report import Report
 
 NAMES = (
     *("columns", "append", "read", "recover", "partitions", "compaction"),
-    *("broker", "groups", "cluster", "spark", "spark_sink"),
+    *("broker", "groups", "cluster", "replication", "failover"),
+    *("spark", "spark_sink"),
 )
 
 

@@ -212,7 +212,7 @@ class Subject:
         topic = f"{load.topic}-{round_number}" if load.is_bulk else load.topic
         if load.is_bulk:
             self.create_topic(topic)
-            _touch_memory(_BULK_MEGABYTES)
+            touch_memory(_BULK_MEGABYTES)
         outcome = self.run(topic, load.arguments, load.program)
         if load.is_bulk:
             self.delete_topic(topic)
@@ -222,7 +222,7 @@ class Subject:
         return statistics.median(figure.of(outcome) for outcome in self.outcomes[load.title])
 
 
-def _touch_memory(megabytes: int) -> None:
+def touch_memory(megabytes: int) -> None:
     """Has the page cache take and give back so much, so that what is written next finds memory that is there.
 
     A virtual machine gets its memory from the host when it first writes to it, and loses it again when it lies idle: a

@@ -21,7 +21,7 @@ import socket
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -110,14 +110,20 @@ def load_batch(batch_bytes: int) -> bytes:
     return bytes(builder.build())
 
 
-def produce_frame(topic: str, partition: int, batch: bytes) -> bytes:
+def produce_frame(topic: str, partition: int, batch: bytes, acks: int = 1) -> bytes:
     wanted = ProduceTopic(topic, ZERO_UUID, [ProducePartition(partition, batch)])
-    body = b"".join(encode_produce_request(PRODUCE_VERSION, ProduceRequest(None, 1, 30_000, [wanted])))
+    body = b"".join(encode_produce_request(PRODUCE_VERSION, ProduceRequest(None, acks, 30_000, [wanted])))
     return request_start(ApiKey.PRODUCE, PRODUCE_VERSION, CORRELATION_ID, _CLIENT_ID, len(body)) + body
 
 
 def fetch_frame(topic: str, partition: int, offset: int, wait_ms: int = 500) -> bytes:
-    wanted = FetchTopic(topic, ZERO_UUID, [FetchPartition(partition, -1, offset, -1, -1, FETCH_BYTES)])
+    return fetches_frame(topic, {partition: offset}, wait_ms)
+
+
+def fetches_frame(topic: str, offsets: Mapping[int, int], wait_ms: int = 500) -> bytes:
+    """From several partitions, each at its offset."""
+    partitions = [FetchPartition(index, -1, offset, -1, -1, FETCH_BYTES) for index, offset in offsets.items()]
+    wanted = FetchTopic(topic, ZERO_UUID, partitions)
     body = encode_fetch_request(FETCH_VERSION, FetchRequest(wait_ms, 1, 50 << 20, topics=[wanted]))
     return request_start(ApiKey.FETCH, FETCH_VERSION, CORRELATION_ID, _CLIENT_ID, len(body)) + body
 

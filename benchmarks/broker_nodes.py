@@ -7,7 +7,6 @@ when a client's Metadata request is answered with a broker in it.
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,14 +15,11 @@ from typing import Final, Protocol
 
 from tests.support.kafka import PROJECT_DIRECTORY, free_port, kafka_jars, run_tool
 
-from barnabas.wire.apis import ApiKey
-from barnabas.wire.framing import parse_response_header, request_start
-from barnabas.wire.messages import decode_response, write_request
-from benchmarks.broker_load import CORRELATION_ID, HOST, LoadFailed, read_reply
+from benchmarks.broker_load import HOST, LoadFailed
+from benchmarks.cluster_view import metadata
 
 START_TIMEOUT_SECONDS: Final = 90.0
 STOP_TIMEOUT_SECONDS: Final = 60.0
-METADATA_VERSION: Final = 12
 _PROBE_SECONDS: Final = 0.002
 CLUSTER_ID: Final = "YmFybmFiYXMtYmVuY2htYQ"
 
@@ -134,17 +130,8 @@ class RunningNode:
         return f"{HOST}:{self.port}"
 
     def _answers(self) -> bool:
-        asked = {"topics": [], "allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
-        body = write_request(ApiKey.METADATA, METADATA_VERSION, asked)
-        start = request_start(ApiKey.METADATA, METADATA_VERSION, CORRELATION_ID, "benchmark", len(body))
-        try:
-            with socket.create_connection((HOST, self.port), timeout=5) as connection:
-                connection.sendall(start + body)
-                reply = read_reply(connection)
-        except (OSError, LoadFailed):
-            return False
-        header = parse_response_header(ApiKey.METADATA, METADATA_VERSION, reply)
-        return bool(decode_response(ApiKey.METADATA, METADATA_VERSION, reply[header.body_position :]).brokers)
+        answer = metadata(self.port)
+        return answer is not None and bool(answer.brokers)
 
     def stop(self) -> None:
         if self._process.poll() is None:

@@ -7,27 +7,19 @@ Either cluster is ready when every broker tells a client of all three, and one o
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from tests.support.kafka import PROJECT_DIRECTORY, free_port, kafka_jars, run_tool
 
 from barnabas.wire.apis import ApiKey
-from barnabas.wire.framing import parse_response_header, request_start
-from barnabas.wire.messages import Message, decode_response, write_request
-from benchmarks.broker_load import CORRELATION_ID, HOST, LoadFailed, read_reply
-from benchmarks.broker_nodes import (
-    CLUSTER_ID,
-    JAVA_OPTIONS,
-    METADATA_VERSION,
-    START_TIMEOUT_SECONDS,
-    STOP_TIMEOUT_SECONDS,
-)
+from benchmarks.broker_load import HOST, LoadFailed
+from benchmarks.broker_nodes import CLUSTER_ID, JAVA_OPTIONS, START_TIMEOUT_SECONDS, STOP_TIMEOUT_SECONDS
+from benchmarks.cluster_view import ask, metadata
 
 BROKERS: Final = 3
 TOPIC_PARTITIONS: Final = 12
@@ -83,8 +75,9 @@ class BarnabasCluster:
 class KafkaCluster:
     name = "Kafka"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self._directory = directory
+        self._settings = settings or {}
         self._ports = [free_port() for _ in range(BROKERS)]
 
     def prepare(self) -> None:
@@ -99,12 +92,16 @@ class KafkaCluster:
                 "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
                 "controller.listener.names": "CONTROLLER",
                 "controller.quorum.voters": voters,
-                "log.dirs": str(self._directory / f"data-{number}"),
+                "log.dirs": str(self.log_directory(number)),
                 "offsets.topic.replication.factor": "1",
+                **self._settings,
             }
             self._write(number, settings)
             properties = str(self._properties(number))
             run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", properties)
+
+    def log_directory(self, number: int) -> Path:
+        return self._directory / f"data-{number}"
 
     def _properties(self, number: int) -> Path:
         return self._directory / f"server-{number}.properties"
@@ -127,36 +124,50 @@ class RunningCluster:
     """A started cluster. `start_seconds` is the time from its commands to the created topic."""
 
     def __init__(self, cluster: Cluster, output: Path) -> None:
+        self._cluster = cluster
+        self._commands = cluster.commands()
         self._output = output
         self._processes: list[subprocess.Popen[bytes]] = []
         try:
             began = time.perf_counter()
-            with open(output, "ab") as log:
-                for command in cluster.commands():
-                    self._processes.append(
-                        subprocess.Popen(
-                            command,
-                            stdin=subprocess.DEVNULL,
-                            stdout=log,
-                            stderr=log,
-                            env={**os.environ, **cluster.environment()},
-                            start_new_session=True,
-                        )
-                    )
-            self._await_ready(cluster, began + START_TIMEOUT_SECONDS)
+            for command in self._commands:
+                self._processes.append(self._launch(command))
+            self._await_ready(began + START_TIMEOUT_SECONDS)
             self.start_seconds = time.perf_counter() - began
         except BaseException:
             self.stop()
             raise
 
-    def _await_ready(self, cluster: Cluster, deadline: float) -> None:
-        while not self._is_ready(cluster):
+    def _launch(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        with open(self._output, "ab") as log:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self._cluster.environment()},
+                start_new_session=True,
+            )
+
+    def end_one(self, index: int, how: signal.Signals) -> None:
+        """Ends the process of one command, and waits for it; the others go on."""
+        process = self._processes[index]
+        process.send_signal(how)
+        process.wait(STOP_TIMEOUT_SECONDS)
+
+    def start_one(self, index: int) -> None:
+        """Again; returns when the whole cluster is ready."""
+        self._processes[index] = self._launch(self._commands[index])
+        self._await_ready(time.perf_counter() + START_TIMEOUT_SECONDS)
+
+    def _await_ready(self, deadline: float) -> None:
+        while not self._is_ready():
             if time.perf_counter() > deadline or any(process.poll() is not None for process in self._processes):
-                raise LoadFailed(f"{cluster.name} did not start: {self._said()[-1000:]}")
+                raise LoadFailed(f"{self._cluster.name} did not start: {self._said()[-1000:]}")
             time.sleep(_PROBE_SECONDS)
 
-    def _is_ready(self, cluster: Cluster) -> bool:
-        ports = cluster.ports(self._said())
+    def _is_ready(self) -> bool:
+        ports = self._cluster.ports(self._said())
         return len(ports) == BROKERS and all(map(_knows_all, ports)) and _creates_a_topic(ports[-1])
 
     def _said(self) -> str:
@@ -164,8 +175,8 @@ class RunningCluster:
 
     @property
     def process_ids(self) -> list[int]:
-        """Those that were started, and those that they have started."""
-        return _with_children([process.pid for process in self._processes])
+        """Those that were started and run, and those that they have started."""
+        return _with_children([process.pid for process in self._processes if process.poll() is None])
 
     def stop(self) -> None:
         for process in self._processes:
@@ -206,8 +217,7 @@ def _with_children(process_ids: Sequence[int]) -> list[int]:
 
 
 def _knows_all(port: int) -> bool:
-    asked = {"topics": [], "allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
-    answer = _ask(port, ApiKey.METADATA, METADATA_VERSION, asked)
+    answer = metadata(port)
     return answer is not None and len(answer.brokers) == BROKERS
 
 
@@ -221,18 +231,5 @@ def _creates_a_topic(port: int) -> bool:
         "configs": [],
     }
     asked = {"topics": [topic], "timeout_ms": 10_000, "validate_only": False}
-    answer = _ask(port, ApiKey.CREATE_TOPICS, _CREATE_TOPICS_VERSION, asked)
+    answer = ask(port, ApiKey.CREATE_TOPICS, _CREATE_TOPICS_VERSION, asked)
     return answer is not None and answer.topics[0].error_code.value in (0, _TOPIC_ALREADY_EXISTS)
-
-
-def _ask(port: int, api_key: ApiKey, version: int, values: Mapping[str, Any]) -> Message | None:
-    """None when there is no answer."""
-    body = write_request(api_key, version, values)
-    try:
-        with socket.create_connection((HOST, port), timeout=15) as connection:
-            connection.sendall(request_start(api_key, version, CORRELATION_ID, "benchmark", len(body)) + body)
-            reply = read_reply(connection)
-    except (OSError, LoadFailed):
-        return None
-    header = parse_response_header(api_key, version, reply)
-    return decode_response(api_key, version, reply[header.body_position :])

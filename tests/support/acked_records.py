@@ -63,15 +63,25 @@ class _Going:
 class Writing(_Going):
     """Produces numbers. The end waits until every one of them is acked."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        client: Mapping[str, object] | None = None,
+        pause_seconds: float = _PAUSE_SECONDS,
+    ) -> None:
+        """`client` has more of librdkafka's settings."""
         super().__init__()
+        self._pause_seconds = pause_seconds
         self.acked: dict[int, dict[int, bytes]] = {index: {} for index in range(partitions)}
         self._newest = dict.fromkeys(range(partitions), -1)
         self._errors: list[str] = []
         self._topic = topic
         self._sent = 0
-        settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0}
-        self._producer = Producer({**_CLIENT, **settings, "message.timeout.ms": PATIENCE_SECONDS * 1000})
+        settings: dict[str, object] = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0}
+        settings["message.timeout.ms"] = PATIENCE_SECONDS * 1000
+        self._producer = Producer({**_CLIENT, **settings, **(client or {})})
 
     def wait_for_more(self, partitions: Iterable[int] | None = None) -> None:
         """Until something that was sent from now on is acked in each of these partitions; in all by default."""
@@ -85,7 +95,7 @@ class Writing(_Going):
 
     def _work(self) -> None:
         try:
-            while not self._is_over.wait(_PAUSE_SECONDS):
+            while not self._is_over.wait(self._pause_seconds):
                 value, partition = str(self._sent).encode(), self._sent % len(self.acked)
                 self._producer.produce(self._topic, value, partition=partition, on_delivery=self._delivered)
                 self._sent += 1

@@ -1,0 +1,148 @@
+"""A streaming query between two replicated topics, while the broker processes that it depends on are killed."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install barnabas[spark]")
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from barnabas.cli.zookeeper.zookeeper_servers import ZooKeeperServers
+from barnabas.client.blocking import BlockingClient
+from barnabas.client.group.group_offsets import committed_offsets
+from tests.spark.topics import QUERY_SECONDS_MAX, stream
+from tests.support.acked_records import Writing, read_records
+from tests.support.cluster_processes import BrokerOfCluster, ClusterProcesses
+from tests.support.kafka import wait_until
+from tests.support.replica_files import check_replicas
+from tests.support.replicated_load import PARTITIONS, REPLICAS, REPLICATED, kill
+
+pytestmark = pytest.mark.slow
+
+IS_LONG = "BARNABAS_LONG_TESTS" in os.environ
+SOURCE, TARGET, GROUP = "measured", "copied", "copying"
+
+
+@pytest.fixture(scope="module")
+def cluster(zookeeper_server: ZooKeeperServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    directory, chroot = tmp_path_factory.mktemp("cluster"), f"{zookeeper_server.connect}/spark-failover"
+    with ClusterProcesses(directory, chroot, REPLICAS, REPLICATED) as processes:
+        yield processes
+
+
+def start_copy(spark: SparkSession, cluster: ClusterProcesses, directory: Path) -> StreamingQuery:
+    """From one topic to the other; its progress goes to a group."""
+    rows = stream(spark, cluster.bootstrap, SOURCE, startingOffsets="earliest", kafka__group__id=GROUP)
+    writer = rows.select("value", "partition").writeStream.format("barnabas")
+    writer = writer.option("kafka.bootstrap.servers", cluster.bootstrap).option("topic", TARGET)
+    return writer.option("checkpointLocation", str(directory / "checkpoint")).start()
+
+
+def wait_for_batches(query: StreamingQuery) -> None:
+    """Until it has finished a batch with rows that began after this call."""
+    running = last_batch(query) + 1
+
+    def is_done() -> bool:
+        assert query.isActive, query.exception()
+        last = query.lastProgress
+        return last is not None and int(last["batchId"]) > running and bool(last["numInputRows"])
+
+    wait_until(is_done, "the next batches", QUERY_SECONDS_MAX)
+
+
+def last_batch(query: StreamingQuery) -> int:
+    last = query.lastProgress
+    return -1 if last is None else int(last["batchId"])
+
+
+def wait_for_running_batch(query: StreamingQuery) -> None:
+    def is_running() -> bool:
+        status = query.status
+        return bool(status["isTriggerActive"] and status["isDataAvailable"])
+
+    wait_until(is_running, "a batch that runs", QUERY_SECONDS_MAX)
+
+
+def failed_tasks(spark: SparkSession, query: StreamingQuery) -> int:
+    """Of the jobs of this query."""
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(str(query.runId))]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+    assert stages
+    return sum(stage.numFailedTasks for stage in stages if stage is not None)
+
+
+def kill_in_mid_batch(cluster: ClusterProcesses, query: StreamingQuery, broker: BrokerOfCluster) -> None:
+    """The query goes on with the two others, and then with all three."""
+    wait_for_running_batch(query)
+    kill(broker)
+    wait_for_batches(query)
+    bring_back(cluster)
+
+
+def halt_in_mid_batch(cluster: ClusterProcesses, query: StreamingQuery, broker: BrokerOfCluster) -> None:
+    """Nobody closes its connections: requests to it end by their timeout."""
+    wait_for_running_batch(query)
+    broker.pause()
+    wait_for_batches(query)
+    bring_back(cluster)
+
+
+def bring_back(cluster: ClusterProcesses) -> None:
+    cluster.start()
+    for topic in (SOURCE, TARGET):
+        cluster.whole(topic)
+
+
+def leader(cluster: ClusterProcesses, topic: str, partition: int = 0) -> BrokerOfCluster:
+    return cluster[cluster.agreed().partitions[topic, partition].leader]
+
+
+def coordinator(cluster: ClusterProcesses, group: str) -> BrokerOfCluster:
+    with BlockingClient(cluster.bootstrap) as client:
+        return cluster[client.wait_for(client.cluster.coordinators.find(group)).node_id]
+
+
+def committed(cluster: ClusterProcesses) -> dict[int, int]:
+    with BlockingClient(cluster.bootstrap) as client:
+        found = client.wait_for(committed_offsets(client.cluster, GROUP))
+    return {place.partition: one.offset for place, one in found.items()}
+
+
+def test_query_between_topics_outlives_leaders_controllers_and_coordinators(
+    spark: SparkSession, cluster: ClusterProcesses, tmp_path: Path
+) -> None:
+    for topic in (SOURCE, TARGET):
+        cluster.create_topic(topic, PARTITIONS, REPLICAS)
+        cluster.whole(topic)
+    query = start_copy(spark, cluster, tmp_path)
+    try:
+        with Writing(cluster.bootstrap, SOURCE, PARTITIONS) as writing:
+            wait_for_batches(query)
+
+            kill_in_mid_batch(cluster, query, leader(cluster, SOURCE))
+            kill_in_mid_batch(cluster, query, leader(cluster, TARGET))
+            kill_in_mid_batch(cluster, query, cluster.controller)
+            kill_in_mid_batch(cluster, query, coordinator(cluster, GROUP))
+            if IS_LONG:
+                for topic in (SOURCE, TARGET):
+                    halt_in_mid_batch(cluster, query, leader(cluster, topic))
+
+            writing.wait_for_more()
+        query.processAllAvailable()
+        assert (query.isActive, query.exception()) == (True, None)
+        assert failed_tasks(spark, query) == 0, "Spark would run them again, but none needs that"
+    finally:
+        query.stop()
+
+    copied = read_records(cluster.bootstrap, TARGET, range(PARTITIONS))
+    for partition, values in writing.acked.items():
+        found = [copied[partition][offset] for offset in sorted(copied[partition])]
+        sent = [values[offset] for offset in sorted(values)]
+        assert found == sent, f"{TARGET}-{partition}: every acked record once, as no task ran twice"
+    assert committed(cluster) == {index: len(values) for index, values in writing.acked.items()}
+    check_replicas(cluster.bootstrap, TARGET, PARTITIONS, [broker.data_directory for broker in cluster])

@@ -298,7 +298,7 @@ def led_by(ours: BlockingClient, broker: int, topic: str) -> list[int]:
 
 @pytest.mark.kafka
 def test_java_tools_see_replicas_that_are_not_in_sync_and_elect_preferred_leaders(
-    cluster: ClusterProcess, ours: BlockingClient, all_clients: dict[str, Client]
+    cluster: ClusterProcess, ours: BlockingClient, kafka: Path
 ) -> None:
     topic, halted, tools = "halted", 3, JavaTools()
     address = cluster.addresses[1]
@@ -323,7 +323,7 @@ def test_java_tools_see_replicas_that_are_not_in_sync_and_elect_preferred_leader
 
 @pytest.mark.kafka
 def test_verifiable_producer_and_consumer_of_java_agree(
-    cluster: ClusterProcess, ours: BlockingClient, all_clients: dict[str, Client]
+    cluster: ClusterProcess, ours: BlockingClient, kafka: Path
 ) -> None:
     """The producer does not retry: nothing may be refused while topic and group are new."""
     topic, count, tools = "verified", 500, JavaTools()
@@ -339,7 +339,7 @@ def test_verifiable_producer_and_consumer_of_java_agree(
 
 @pytest.mark.kafka
 def test_verifiable_producer_of_java_finds_everything_that_was_acked_when_a_leader_is_killed(
-    cluster: ClusterProcess, ours: BlockingClient, all_clients: dict[str, Client], tmp_path: Path
+    cluster: ClusterProcess, ours: BlockingClient, kafka: Path, tmp_path: Path
 ) -> None:
     """The last test of this module: the broker comes back as another process."""
     topic, count = "verified-failover", 1500

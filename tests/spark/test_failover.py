@@ -1,7 +1,9 @@
 """A streaming query between two replicated topics, while the broker processes that it depends on are killed."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,6 @@ from tests.support.replicated_load import PARTITIONS, REPLICAS, REPLICATED, kill
 pytestmark = pytest.mark.slow
 
 IS_LONG = "BARNABAS_LONG_TESTS" in os.environ
-SOURCE, TARGET, GROUP = "measured", "copied", "copying"
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +35,44 @@ def cluster(zookeeper_server: ZooKeeperServers, tmp_path_factory: pytest.TempPat
         yield processes
 
 
-def start_copy(spark: SparkSession, cluster: ClusterProcesses, directory: Path) -> StreamingQuery:
-    """From one topic to the other; its progress goes to a group."""
-    rows = stream(spark, cluster.bootstrap, SOURCE, startingOffsets="earliest", kafka__group__id=GROUP)
+@dataclass(frozen=True)
+class Copying:
+    """A query from one topic to another, whose progress goes to a group."""
+
+    query: StreamingQuery
+    source: str
+    target: str
+    group: str
+
+
+@contextmanager
+def copying(spark: SparkSession, cluster: ClusterProcesses, directory: Path, name: str) -> Iterator[Copying]:
+    """While records are written to its source. Afterwards it has neither failed nor repeated or lost any of them."""
+    source, target, group = f"{name}-measured", f"{name}-copied", f"{name}-copying"
+    for topic in (source, target):
+        cluster.create_topic(topic, PARTITIONS, REPLICAS)
+        cluster.whole(topic)
+    rows = stream(spark, cluster.bootstrap, source, startingOffsets="earliest", kafka__group__id=group)
     writer = rows.select("value", "partition").writeStream.format("barnabas")
-    writer = writer.option("kafka.bootstrap.servers", cluster.bootstrap).option("topic", TARGET)
-    return writer.option("checkpointLocation", str(directory / "checkpoint")).start()
+    writer = writer.option("kafka.bootstrap.servers", cluster.bootstrap).option("topic", target)
+    query = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
+    try:
+        with Writing(cluster.bootstrap, source, PARTITIONS) as writing:
+            wait_for_batches(query)
+            yield Copying(query, source, target, group)
+            writing.wait_for_more()
+        query.processAllAvailable()
+        assert (query.isActive, query.exception()) == (True, None)
+        assert failed_tasks(spark, query) == 0, "Spark would run them again, but none needs that"
+    finally:
+        query.stop()
+    copied = read_records(cluster.bootstrap, target, range(PARTITIONS))
+    for partition, values in writing.acked.items():
+        found = [copied[partition][offset] for offset in sorted(copied[partition])]
+        sent = [values[offset] for offset in sorted(values)]
+        assert found == sent, f"{target}-{partition}: every acked record, and once, as no task ran twice"
+    check_replicas(cluster.bootstrap, target, PARTITIONS, [broker.data_directory for broker in cluster])
+    assert committed(cluster, group) == {index: len(values) for index, values in writing.acked.items()}
 
 
 def wait_for_batches(query: StreamingQuery) -> None:
@@ -76,25 +109,15 @@ def failed_tasks(spark: SparkSession, query: StreamingQuery) -> int:
     return sum(stage.numFailedTasks for stage in stages if stage is not None)
 
 
-def kill_in_mid_batch(cluster: ClusterProcesses, query: StreamingQuery, broker: BrokerOfCluster) -> None:
+def outlives(
+    copy: Copying, cluster: ClusterProcesses, fault: Callable[[BrokerOfCluster], None], broker: BrokerOfCluster
+) -> None:
     """The query goes on with the two others, and then with all three."""
-    wait_for_running_batch(query)
-    kill(broker)
-    wait_for_batches(query)
-    bring_back(cluster)
-
-
-def halt_in_mid_batch(cluster: ClusterProcesses, query: StreamingQuery, broker: BrokerOfCluster) -> None:
-    """Nobody closes its connections: requests to it end by their timeout."""
-    wait_for_running_batch(query)
-    broker.pause()
-    wait_for_batches(query)
-    bring_back(cluster)
-
-
-def bring_back(cluster: ClusterProcesses) -> None:
+    wait_for_running_batch(copy.query)
+    fault(broker)
+    wait_for_batches(copy.query)
     cluster.start()
-    for topic in (SOURCE, TARGET):
+    for topic in (copy.source, copy.target):
         cluster.whole(topic)
 
 
@@ -107,42 +130,28 @@ def coordinator(cluster: ClusterProcesses, group: str) -> BrokerOfCluster:
         return cluster[client.wait_for(client.cluster.coordinators.find(group)).node_id]
 
 
-def committed(cluster: ClusterProcesses) -> dict[int, int]:
+def committed(cluster: ClusterProcesses, group: str) -> dict[int, int]:
     with BlockingClient(cluster.bootstrap) as client:
-        found = client.wait_for(committed_offsets(client.cluster, GROUP))
+        found = client.wait_for(committed_offsets(client.cluster, group))
     return {place.partition: one.offset for place, one in found.items()}
 
 
-def test_query_between_topics_outlives_leaders_controllers_and_coordinators(
+def test_query_between_topics_outlives_killed_leaders_controllers_and_coordinators(
     spark: SparkSession, cluster: ClusterProcesses, tmp_path: Path
 ) -> None:
-    for topic in (SOURCE, TARGET):
-        cluster.create_topic(topic, PARTITIONS, REPLICAS)
-        cluster.whole(topic)
-    query = start_copy(spark, cluster, tmp_path)
-    try:
-        with Writing(cluster.bootstrap, SOURCE, PARTITIONS) as writing:
-            wait_for_batches(query)
+    with copying(spark, cluster, tmp_path, "killed") as copy:
+        outlives(copy, cluster, kill, leader(cluster, copy.source))
+        outlives(copy, cluster, kill, leader(cluster, copy.target))
+        outlives(copy, cluster, kill, cluster.controller)
+        outlives(copy, cluster, kill, coordinator(cluster, copy.group))
 
-            kill_in_mid_batch(cluster, query, leader(cluster, SOURCE))
-            kill_in_mid_batch(cluster, query, leader(cluster, TARGET))
-            kill_in_mid_batch(cluster, query, cluster.controller)
-            kill_in_mid_batch(cluster, query, coordinator(cluster, GROUP))
-            if IS_LONG:
-                for topic in (SOURCE, TARGET):
-                    halt_in_mid_batch(cluster, query, leader(cluster, topic))
 
-            writing.wait_for_more()
-        query.processAllAvailable()
-        assert (query.isActive, query.exception()) == (True, None)
-        assert failed_tasks(spark, query) == 0, "Spark would run them again, but none needs that"
-    finally:
-        query.stop()
-
-    copied = read_records(cluster.bootstrap, TARGET, range(PARTITIONS))
-    for partition, values in writing.acked.items():
-        found = [copied[partition][offset] for offset in sorted(copied[partition])]
-        sent = [values[offset] for offset in sorted(values)]
-        assert found == sent, f"{TARGET}-{partition}: every acked record once, as no task ran twice"
-    assert committed(cluster) == {index: len(values) for index, values in writing.acked.items()}
-    check_replicas(cluster.bootstrap, TARGET, PARTITIONS, [broker.data_directory for broker in cluster])
+@pytest.mark.skipif(not IS_LONG, reason="set BARNABAS_LONG_TESTS=1 to run it")
+@pytest.mark.timeout(900)
+def test_query_between_topics_outlives_halted_leaders(
+    spark: SparkSession, cluster: ClusterProcesses, tmp_path: Path
+) -> None:
+    """Nobody closes their connections: requests to them end by their timeout."""
+    with copying(spark, cluster, tmp_path, "halted") as copy:
+        outlives(copy, cluster, BrokerOfCluster.pause, leader(cluster, copy.source))
+        outlives(copy, cluster, BrokerOfCluster.pause, leader(cluster, copy.target))

@@ -48,8 +48,11 @@ class Copying:
 
 
 @contextmanager
-def copying(spark: SparkSession, cluster: ClusterProcesses, directory: Path, name: str) -> Iterator[Copying]:
-    """While records are written to its source. Afterwards it has neither failed nor repeated or lost any of them."""
+def copying(
+    spark: SparkSession, cluster: ClusterProcesses, directory: Path, name: str, *, may_fail_tasks: bool = False
+) -> Iterator[Copying]:
+    """While records are written to its source. Afterwards it has not failed, nor lost any of them, nor repeated any
+    unless tasks failed, which Spark runs again."""
     source, target, group = f"{name}-measured", f"{name}-copied", f"{name}-copying"
     for topic in (source, target):
         cluster.create_topic(topic, PARTITIONS, REPLICAS)
@@ -65,14 +68,15 @@ def copying(spark: SparkSession, cluster: ClusterProcesses, directory: Path, nam
             writing.wait_for_more()
         query.processAllAvailable()
         assert (query.isActive, query.exception()) == (True, None)
-        assert failed_tasks(spark, query) == 0, "Spark would run them again, but none needs that"
+        assert may_fail_tasks or failed_tasks(spark, query) == 0, "Spark would run them again, but none needs that"
     finally:
         query.stop()
     copied = read_records(cluster.bootstrap, target, range(PARTITIONS))
     for partition, values in writing.acked.items():
         found = [copied[partition][offset] for offset in sorted(copied[partition])]
         sent = [values[offset] for offset in sorted(values)]
-        assert found == sent, f"{target}-{partition}: every acked record, and once, as no task ran twice"
+        assert set(found) == set(sent), f"{target}-{partition}: every acked record"
+        assert may_fail_tasks or found == sent, f"{target}-{partition}: once, and in order"
     check_replicas(cluster.bootstrap, target, PARTITIONS, [broker.data_directory for broker in cluster])
     assert committed(cluster, group) == {index: len(values) for index, values in writing.acked.items()}
 
@@ -153,7 +157,10 @@ def test_query_between_topics_outlives_killed_leaders_controllers_and_coordinato
 def test_query_between_topics_outlives_halted_leaders(
     spark: SparkSession, cluster: ClusterProcesses, tmp_path: Path
 ) -> None:
-    """Nobody closes their connections: requests to them end by their timeout."""
-    with copying(spark, cluster, tmp_path, "halted") as copy:
+    """Nobody closes their connections: requests to them end by their timeout.
+
+    A new producer that looks its topic up at a halted broker fails its task after max.block.ms: Spark runs it again.
+    """
+    with copying(spark, cluster, tmp_path, "halted", may_fail_tasks=True) as copy:
         outlives(copy, cluster, BrokerOfCluster.pause, leader(cluster, copy.source))
         outlives(copy, cluster, BrokerOfCluster.pause, leader(cluster, copy.target))

@@ -16,13 +16,16 @@ from typing import Any
 
 import pytest
 
+from barnabas.base.ids import TopicPartition
 from barnabas.cli.zookeeper.zookeeper_jars import ZooKeeperProgram
 from barnabas.client.blocking import BlockingClient
 from barnabas.client.group.group_admin import describe_groups
 from barnabas.client.group.group_offsets import committed_offsets
+from barnabas.client.offsets import end_offsets
 from barnabas.client.producing.partitioner import partition_for_key
 from barnabas.wire.apis import ApiKey
 from barnabas.wire.errors import ErrorCode
+from tests.support.acked_records import check_records
 from tests.support.cluster_clients.aiokafka_client import Aiokafka
 from tests.support.cluster_clients.calls import PARTITIONS, RETENTION_MS, AdminClient, Client, Consumed, Described
 from tests.support.cluster_clients.confluent import Confluent
@@ -295,7 +298,7 @@ def led_by(ours: BlockingClient, broker: int, topic: str) -> list[int]:
 
 @pytest.mark.kafka
 def test_java_tools_see_replicas_that_are_not_in_sync_and_elect_preferred_leaders(
-    cluster: ClusterProcess, ours: BlockingClient, all_clients: dict[str, Client]
+    cluster: ClusterProcess, ours: BlockingClient, kafka: Path
 ) -> None:
     topic, halted, tools = "halted", 3, JavaTools()
     address = cluster.addresses[1]
@@ -320,7 +323,7 @@ def test_java_tools_see_replicas_that_are_not_in_sync_and_elect_preferred_leader
 
 @pytest.mark.kafka
 def test_verifiable_producer_and_consumer_of_java_agree(
-    cluster: ClusterProcess, ours: BlockingClient, all_clients: dict[str, Client]
+    cluster: ClusterProcess, ours: BlockingClient, kafka: Path
 ) -> None:
     """The producer does not retry: nothing may be refused while topic and group are new."""
     topic, count, tools = "verified", 500, JavaTools()
@@ -330,5 +333,36 @@ def test_verifiable_producer_and_consumer_of_java_agree(
         produced = threads.submit(tools.verifiable_produce, cluster.addresses[1], topic, count)
         consumed = threads.submit(tools.verifiable_consume, cluster.addresses[2], topic, count)
 
-        assert produced.result() == count
+        assert sum(map(len, produced.result().values())) == count
         assert consumed.result() == count
+
+
+@pytest.mark.kafka
+def test_verifiable_producer_of_java_finds_everything_that_was_acked_when_a_leader_is_killed(
+    cluster: ClusterProcess, ours: BlockingClient, kafka: Path, tmp_path: Path
+) -> None:
+    """The last test of this module: the broker comes back as another process."""
+    topic, count = "verified-failover", 1500
+    ours.create_topic(topic, partitions=PARTITIONS)
+    wait_until(lambda: is_known(ours, topic, PARTITIONS), f"all brokers know {topic}")
+    retrying = tmp_path / "retrying.properties"
+    retrying.write_text("retries=2147483647\nenable.idempotence=true\n")
+    with ThreadPoolExecutor(1) as threads:
+        producing = threads.submit(JavaTools().verifiable_produce, cluster.bootstrap, topic, count, retrying)
+        wait_until(lambda: producing.done() or written(ours, topic) > count // 10, "the first records")
+        assert not producing.done()
+        leader = asked(ours, 1, topic).partitions[0].leader_id
+
+        os.kill(cluster.pids[leader], signal.SIGKILL)
+
+        acked = producing.result()
+    assert sum(map(len, acked.values())) == count
+    check_records(cluster.bootstrap, topic, acked)
+    cluster.wait_for_line(f"broker-{leader} is ready again\n")
+    wait_until(lambda: is_known(ours, topic, PARTITIONS), "the broker is back")
+
+
+def written(ours: BlockingClient, topic: str) -> int:
+    """How many records consumers can see."""
+    places = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+    return sum(ours.wait_for(end_offsets(ours.cluster, places)).values())

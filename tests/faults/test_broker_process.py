@@ -1,6 +1,5 @@
 """A broker process that is killed under load, or whose disk is full."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -22,6 +21,7 @@ from tests.support.kafka import wait_until
 from tests.support.side_by_side import CLOSED, NO_ANSWER, Side
 from tests.support.side_by_side_fetch import fetch, partition
 from tests.support.side_by_side_produce import batch, request
+from tests.support.small_disk import fill, small_disk
 
 pytestmark = pytest.mark.slow
 
@@ -128,35 +128,16 @@ def _gauge(broker: BrokerProcess, name: str) -> float:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("a small disk is mounted: only root may")
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "barnabas-test", str(disk)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", DISK_BYTES) as mounted:
+        yield mounted
 
 
-def _fill(path: Path) -> None:
-    """Takes all the space that is left."""
-    with open(path, "wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(bytes(4096))
-
-
-def test_full_disk_refuses_producers_serves_consumers_and_heals(tmp_path: Path, small_disk: Path) -> None:
-    ballast = small_disk / "ballast"
+def test_full_disk_refuses_producers_serves_consumers_and_heals(tmp_path: Path, disk: Path) -> None:
+    ballast = disk / "ballast"
     ballast.write_bytes(bytes(8 << 20))
     settings = {"log.segment.bytes": "1048576", "log.index.size.max.bytes": "65536"}
-    with BrokerProcess(tmp_path, settings, data=small_disk / "data") as broker:
+    with BrokerProcess(tmp_path, settings, data=disk / "data") as broker:
         side = Side("Barnabas", broker.bootstrap)
         side.create_topic("orders")
         acknowledged: dict[int, bytes] = {}
@@ -183,7 +164,7 @@ def test_full_disk_refuses_producers_serves_consumers_and_heals(tmp_path: Path, 
         assert len(said) == 1, said
         assert "is full, writes are refused" in said[0]
 
-        _fill(small_disk / "rest")
+        fill(disk / "rest")
         broker.kill()
         broker.start()
         side.close()
@@ -198,7 +179,7 @@ def test_full_disk_refuses_producers_serves_consumers_and_heals(tmp_path: Path, 
         assert status == 200
         assert any(problem.startswith("the metadata store: ") for problem in json.loads(health)["problems"])
 
-        (small_disk / "rest").unlink()
+        (disk / "rest").unlink()
         ballast.unlink()
         began = time.monotonic()
         wait_until(lambda: produce() == ErrorCode.NONE, "space is there again", timeout_seconds=120)

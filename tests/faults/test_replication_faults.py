@@ -1,36 +1,27 @@
-"""Replicas of broker processes on a real ZooKeeper: leaders, followers and controllers that are killed, halted, wiped.
+"""Replicas of broker processes on a real ZooKeeper: brokers that are killed, halted, wiped, stopped, added.
 
-Each test has a topic of its own on the one cluster of this module, with three replicas of which two must be in sync. An
-idempotent producer writes to it with acks=all, and a group reads it, while things fail. Afterwards all that was acked
-was consumed, once and in order, and the files of all replicas are equal. `BARNABAS_LONG_TESTS=1` adds many faults at
-random under one load.
+Each test has a topic of its own on the one cluster of this module, with three replicas of which two must be in sync,
+under the load of `tests.support.replicated_load`, which ends with a check of all records and replicas.
+`BARNABAS_LONG_TESTS=1` adds many faults at random under one load. Faults of disks and networks are in
+test_replication_full_disk.py and test_replication_cut_links.py, those of ZooKeeper in
+test_replication_zookeeper_faults.py.
 """
 
 import os
 import random
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 
 from barnabas.cli.zookeeper.zookeeper_servers import ZooKeeperServers
-from tests.support.acked_records import GroupReading, Writing, check_records
-from tests.support.cluster_processes import BrokerOfCluster, ClusterProcesses
-from tests.support.replica_files import check_replicas
+from tests.support.cluster_processes import ClusterProcesses
+from tests.support.replicated_load import PARTITIONS, REPLICAS, REPLICATED, Load, kill, loaded
 
 pytestmark = pytest.mark.slow
 
 IS_LONG = "BARNABAS_LONG_TESTS" in os.environ
 RANDOM_FAULTS = 30
-REPLICAS = 3
-PARTITIONS = 3
-SETTINGS = {
-    "offsets.topic.replication.factor": str(REPLICAS),
-    "offsets.topic.num.partitions": "3",
-    "min.insync.replicas": "2",
-    "auto.leader.rebalance.enable": "false",
-}
 
 
 @pytest.fixture(scope="module")
@@ -38,64 +29,21 @@ def processes(
     zookeeper_server: ZooKeeperServers, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ClusterProcesses]:
     directory, chroot = tmp_path_factory.mktemp("cluster"), f"{zookeeper_server.connect}/replication-faults"
-    with ClusterProcesses(directory, chroot, REPLICAS, SETTINGS) as cluster:
+    with ClusterProcesses(directory, chroot, REPLICAS, REPLICATED) as cluster:
         yield cluster
-
-
-@dataclass(frozen=True)
-class Load:
-    """A topic of the cluster, its producer and its group."""
-
-    cluster: ClusterProcesses
-    topic: str
-    writing: Writing
-    reading: GroupReading
-
-    def leader(self, partition: int = 0) -> BrokerOfCluster:
-        return self.cluster[self.cluster.agreed().partitions[self.topic, partition].leader]
-
-    def wait_for_more(self) -> None:
-        """Both go on, in all partitions."""
-        self.writing.wait_for_more()
-        self.reading.wait_for_more()
-
-    def bring_back(self) -> None:
-        """Every broker runs, every replica is in sync, and the load goes on."""
-        self.cluster.start()
-        self.cluster.whole(self.topic)
-        self.wait_for_more()
 
 
 @pytest.fixture
 def load(processes: ClusterProcesses, request: pytest.FixtureRequest) -> Iterator[Load]:
-    """When the test is over, the load stops, and what it left is checked."""
     processes.start()
-    topic = request.node.name.removeprefix("test_").replace("[", "-").rstrip("]")
-    processes.create_topic(topic, PARTITIONS, REPLICAS)
-    processes.whole(topic)
-    bootstrap = processes.bootstrap
-    with GroupReading(bootstrap, topic, f"readers-of-{topic}") as reading:
-        with Writing(bootstrap, topic, PARTITIONS) as writing:
-            running = Load(processes, topic, writing, reading)
-            running.wait_for_more()
-            yield running
-        reading.wait_for_all(writing.acked)
-    check(running)
+    with loaded(processes, topic_of(request)) as running:
+        yield running
 
 
-def check(load: Load) -> None:
-    acked = {index: [values[offset] for offset in sorted(values)] for index, values in load.writing.acked.items()}
-    assert load.reading.consumed == acked, "consumed is what was acked, once and in order"
-    assert load.reading.rebalances == 1, "the group did not notice"
-    check_records(load.cluster.bootstrap, load.topic, load.writing.acked)
-    check_replicas(load.cluster.bootstrap, load.topic, PARTITIONS, [broker.data_directory for broker in load.cluster])
-
-
-def kill(broker: BrokerOfCluster) -> None:
-    """And end its session, as a supervisor does."""
-    broker.kill()
-    retired = broker.retire()
-    assert retired.returncode == 0, retired.stderr
+def topic_of(request: pytest.FixtureRequest) -> str:
+    """Every test has its own."""
+    name: str = request.node.name
+    return name.removeprefix("test_").replace("[", "-").rstrip("]")
 
 
 def test_killed_leader_has_a_successor(load: Load) -> None:
@@ -165,6 +113,70 @@ def test_leader_that_was_wiped_does_not_lead_what_it_lost(load: Load) -> None:
 
     load.wait_for_more()
     load.bring_back()
+
+
+def test_halted_follower_leaves_and_comes_back(load: Load) -> None:
+    leader = load.leader()
+    follower = load.cluster.another(leader, load.cluster.controller)
+    follower.pause()
+
+    load.wait_until_left(follower)
+
+    assert load.leader() is leader
+    load.wait_for_more()
+    follower.resume()
+    load.bring_back()
+
+
+def test_halted_controller_that_leads_nothing_is_deposed(
+    processes: ClusterProcesses, request: pytest.FixtureRequest
+) -> None:
+    processes.start()
+    controller = processes.controller
+    others = [broker.id for broker in processes if broker is not controller]
+    placed_on = [(*others, controller.id), (*reversed(others), controller.id)]
+    with loaded(processes, topic_of(request), placed_on) as load:
+        before = load.cluster.agreed()
+        controller.pause()
+
+        load.wait_until_left(controller)
+
+        view = load.cluster.agreed(2)
+        assert view.controller_id in others
+        for index in range(len(placed_on)):
+            place = (load.topic, index)
+            assert view.partitions[place].leader == before.partitions[place].leader
+        load.wait_for_more()
+        controller.resume()
+        load.bring_back()
+
+
+def test_all_brokers_are_restarted_one_after_the_other(load: Load) -> None:
+    """As for an upgrade: each hands over what it leads, stops in order, and comes back."""
+    for broker in load.cluster:
+        broker.stop()
+        assert load.cluster.agreed(2).offline == []
+        load.wait_for_more()
+        load.bring_back()
+
+
+def test_fourth_broker_joins_and_leads_in_place_of_a_killed_one(
+    processes: ClusterProcesses, request: pytest.FixtureRequest
+) -> None:
+    processes.start()
+    processes.agreed()
+    with processes.one_more("broker-4", {"node.id": "4"}) as fourth:
+        assert processes.agreed(4).brokers[4] == fourth.bootstrap
+        with loaded(processes, topic_of(request), [(1, 4, 2, 3), (4, 2, 3, 1), (2, 3, 1, 4)], replicas=4) as load:
+            assert load.leader(1) is fourth
+            kill(processes[1])
+
+            load.wait_for_more()
+
+            assert load.leader(0) is fourth
+            load.bring_back()
+        fourth.stop()
+    assert processes.agreed(3).offline == []
 
 
 @pytest.mark.skipif(not IS_LONG, reason="set BARNABAS_LONG_TESTS=1 to run it")

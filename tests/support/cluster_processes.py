@@ -16,7 +16,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -276,6 +277,18 @@ class ClusterProcesses:
         for broker in self._brokers:
             broker.end()
 
+    @contextmanager
+    def one_more(self, name: str, settings: Mapping[str, str]) -> Iterator[BrokerOfCluster]:
+        """A broker that belongs to the cluster until the block ends, or until it is stopped in order before."""
+        joining = self.broker(name, settings)
+        try:
+            joining.start()
+            self._brokers.append(joining)
+            yield joining
+        finally:
+            joining.end()
+            self._brokers = [broker for broker in self._brokers if broker is not joining]
+
     def __iter__(self) -> Iterator[BrokerOfCluster]:
         return iter(self._brokers)
 
@@ -346,12 +359,18 @@ class ClusterProcesses:
         return self.agreed()
 
     def create_topic(
-        self, name: str, partitions: int = 6, replicas: int = 1, *, by: BrokerOfCluster | None = None
+        self,
+        name: str,
+        partitions: int = 6,
+        replicas: int = 1,
+        *,
+        by: BrokerOfCluster | None = None,
+        placed_on: Sequence[Collection[int]] = (),
     ) -> None:
         """Asks one broker until there is a controller that does it. Every other answer is a mistake."""
 
         def is_made() -> bool:
-            code = create(by or self.another(), name, partitions, replicas)
+            code = create(by or self.another(), name, partitions, replicas, placed_on)
             assert code is ErrorCode.NONE or code in RETRIABLE, code
             return code is ErrorCode.NONE
 

@@ -52,6 +52,8 @@ class BrokerConnection:
         self._channel = channel
         self._options = options
         self._versions: dict[int, int] = {}
+        self.is_silent = False
+        """It was closed because a request was not answered in time: the broker hangs, or cannot be reached."""
 
     @classmethod
     async def open(
@@ -175,6 +177,7 @@ class BrokerConnection:
             async with asyncio.timeout(timeout_seconds):
                 frame = await self._channel.request(self._encoder(api_key, version, pieces))
         except TimeoutError:
+            self.is_silent = True
             await self._channel.close()
             message = f"the broker at {self.name} did not answer {APIS[api_key].name} within {timeout_seconds:g} s"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from None

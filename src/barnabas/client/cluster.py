@@ -189,13 +189,17 @@ class Cluster:
             raise
 
     async def any_connection(self) -> BrokerConnection:
-        """To a broker that answers: one that is connected, one that is known, or one of the bootstrap addresses."""
+        """To a broker that answers: one that is connected, one that is known, or one of the bootstrap addresses.
+
+        Those that last left a request without an answer, in any lane, are asked when nobody else answers.
+        """
+        silent = {key[1:] for key, connection in self._connections.items() if connection.is_silent}
         for key, connection in self._connections.items():
-            if key[0] == GENERAL and not connection.is_closed:
+            if key[0] == GENERAL and not connection.is_closed and key[1:] not in silent:
                 return connection
         known = [(broker.host, broker.port) for broker in self.view.brokers.values()]
         self.source.shuffle(known)
-        addresses = list(dict.fromkeys([*known, *self._bootstrap]))
+        addresses = sorted(dict.fromkeys([*known, *self._bootstrap]), key=silent.__contains__)
         reason = "there is no address"
         for host, port in addresses:
             try:

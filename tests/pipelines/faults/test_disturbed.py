@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.cli.zookeeper.zookeeper_servers import ZooKeeperServers
 from barnabas.client.blocking import BlockingClient
 from barnabas.testing import Broker
 from tests.pipelines.faults import ledger
@@ -14,7 +15,9 @@ from tests.pipelines.faults.kill_points import WatchedSink
 from tests.pipelines.faults.shops import shops_on, watched_sinks
 from tests.pipelines.running import run_pipeline, write_file
 from tests.support.broker_process import BrokerProcess
+from tests.support.cluster_processes import BrokerOfCluster, ClusterProcesses
 from tests.support.kafka import KafkaNode
+from tests.support.replicated_load import REPLICAS, REPLICATED, kill
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,6 +65,42 @@ def test_broker_killed_in_a_batch_and_between_batches_loses_nothing(
             broker.kill()
             broker.start()
             running.wait_until(lambda: all(records_done(sink) == 180 for sink in sinks), "all is read again")
+        expected = ledger.Ledger(shops.sold)
+        expected.check_archive(tmp_path / "table")
+        expected.check_copies(shops.values("copies"), may_be_double=shops.numbers)
+
+
+def test_leaders_and_controller_of_a_cluster_killed_in_batches_lose_nothing(
+    pipeline_session: "SparkSession", zookeeper_server: ZooKeeperServers, tmp_path: Path
+) -> None:
+    """Other than alone, a broker that dies has a successor: the queries go on before it is back."""
+    settings = {**REPLICATED, "default.replication.factor": str(REPLICAS)}
+    chroot = f"{zookeeper_server.connect}/pipeline"
+    with (
+        ClusterProcesses(tmp_path / "cluster", chroot, REPLICAS, settings) as cluster,
+        shops_on(cluster.bootstrap) as shops,
+    ):
+        shops.open()
+        file = write_for(tmp_path, ledger.stateless_pipeline(records_max_per_batch=30), cluster.bootstrap)
+        sinks = watched_sinks(tmp_path, "copies", "archive")
+
+        def leader(topic: str) -> BrokerOfCluster:
+            return cluster[cluster.agreed().partitions[topic, 0].leader]
+
+        with RunningPipeline(pipeline_session, file) as running:
+            for victim in (lambda: leader("sales"), lambda: leader("copies"), lambda: cluster.controller):
+                last = max(sinks[0].logged(), default=0)
+                shops.sell(90)
+                running.wait_until(lambda last=last: last + 1 in sinks[0].logged(), "a batch is logged")  # type: ignore[misc]
+                kill(victim())
+                wanted = len(shops.sold)
+                running.wait_until(
+                    lambda wanted=wanted: all(records_done(sink) == wanted for sink in sinks),  # type: ignore[misc]
+                    "two brokers go on",
+                )
+                cluster.start()
+                for topic in ("sales", *ledger.TOPICS):
+                    cluster.whole(topic)
         expected = ledger.Ledger(shops.sold)
         expected.check_archive(tmp_path / "table")
         expected.check_copies(shops.values("copies"), may_be_double=shops.numbers)

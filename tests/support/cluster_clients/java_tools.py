@@ -121,12 +121,21 @@ class JavaTools:
         )
         return verified, listed
 
-    def verifiable_produce(self, bootstrap: str, topic: str, count: int) -> int:
-        """How many of so many records were acked by all replicas in sync."""
+    def verifiable_produce(
+        self, bootstrap: str, topic: str, count: int, config_file: Path | None = None
+    ) -> dict[int, dict[int, bytes]]:
+        """Of so many numbers, those that all replicas in sync acked, by partition and offset.
+
+        What the file does not say is the tool's choice: it does not retry.
+        """
         paced = ("--max-messages", str(count), "--throughput", str(_RECORDS_PER_SECOND), "--acks", "-1")
-        said = run_tool(_VERIFIABLE_PRODUCER, "--bootstrap-server", bootstrap, "--topic", topic, *paced)
-        [told] = [one for one in map(json.loads, _JSON.findall(said)) if one["name"] == "tool_data"]
-        return int(told["acked"])
+        configured = () if config_file is None else ("--command-config", str(config_file))
+        said = run_tool(_VERIFIABLE_PRODUCER, "--bootstrap-server", bootstrap, "--topic", topic, *paced, *configured)
+        acked: dict[int, dict[int, bytes]] = {}
+        for told in map(json.loads, _JSON.findall(said)):
+            if told["name"] == "producer_send_success":
+                acked.setdefault(told["partition"], {})[told["offset"]] = told["value"].encode()
+        return acked
 
     def verifiable_consume(self, bootstrap: str, topic: str, count: int) -> int:
         """How many records came, in a group of its own; it ends after so many."""

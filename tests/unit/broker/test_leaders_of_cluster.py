@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker import app
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image import ClusterImage, Partition
 from barnabas.metadata.znodes import PartitionState
 from barnabas.testing import Cluster, ClusterBroker
 from barnabas.wire.apis import ApiKey
@@ -172,22 +172,26 @@ def test_longest_log_of_all_replicas_leads_when_no_state_says_who_could(
     longest = next(broker for broker in cluster if broker.id not in (one.leader, cluster.controller.id))
     name = TopicPartition(TOPIC, index)
 
-    async def lose_everything() -> None:
+    async def lose_everything() -> Partition:
+        """Returns the partition as it was when the broker began to lead it: others join soon."""
         log = served(longest).running.logs.get(name)
         assert log is not None
         log.append_as_follower(batch([b"v"] * 5))
         log.write()
+        history = served(cluster[1]).running.cluster.history
+        electing = asyncio.ensure_future(
+            history.wait_for(lambda image: image.topics[TOPIC].partitions[index].leader == longest.id)
+        )
+        await asyncio.sleep(0)  # it looks from now on
         nobody = PartitionState(-1, one.leader_epoch + 1, (), 1, min_insync_replicas=3)
         path = PartitionState.path_of(TOPIC, index)
         await served(cluster[1]).running.cluster.membership.store.set(path, nobody.encode())
-
-        history = served(cluster[1]).running.cluster.history
         async with asyncio.timeout(60):
-            await history.wait_for(lambda image: image.topics[TOPIC].partitions[index].leader == longest.id)
+            elected = await electing
+        return elected.topics[TOPIC].partitions[index]
 
     with caplog.at_level(logging.ERROR):
-        cluster.home.run(lose_everything())
-    after = partition_in(cluster[1], TOPIC, index)
+        after = cluster.home.run(lose_everything())
     assert (after.leader, after.isr, after.is_recovering) == (longest.id, (longest.id,), True)
     [told] = [record.getMessage() for record in caplog.records if "the longest" in record.getMessage()]
     assert f"broker {longest.id} ends at 5" in told

@@ -163,3 +163,24 @@ def test_lanes_have_connections_of_their_own() -> None:
             assert not general.is_closed
 
     run(scenario())
+
+
+def test_broker_that_did_not_answer_in_one_lane_is_not_asked_for_metadata() -> None:
+    options = ClusterOptions(ConnectionOptions(request_timeout_seconds=0.2))
+
+    async def scenario() -> None:
+        async with PlayedCluster(brokers=2) as played, Cluster(played.bootstrap, options) as cluster:
+            general = await cluster.any_connection()
+            halted = 1 if await cluster.connection(1) is general else 2
+            lane = await cluster.connection(halted, lane="mine")
+            played.faults[ApiKey.METADATA].append(Fault.SILENCE)
+            with pytest.raises(KafkaError, match="did not answer"):
+                await lane.call(ApiKey.METADATA, {"topics": []})
+
+            assert (await cluster.any_connection()).name == (await cluster.connection(3 - halted)).name
+            assert not general.is_closed, "other requests may be under way"
+
+            await cluster.connection(halted, lane="mine")
+            assert await cluster.any_connection() is general, "it answers again"
+
+    run(scenario())

@@ -1,7 +1,7 @@
 """Requests to one broker of a cluster, whoever the controller is, and looks at what all brokers know."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -38,12 +38,20 @@ def ask(broker: Broker, api: ApiKey, values: Mapping[str, Any], seconds: float =
     return asyncio.run(scenario())
 
 
-def create(broker: Broker, name: str, partitions: int = 3, replication_factor: int = 1) -> ErrorCode:
+def create(
+    broker: Broker,
+    name: str,
+    partitions: int = 3,
+    replication_factor: int = 1,
+    placed_on: Sequence[Collection[int]] = (),
+) -> ErrorCode:
+    """`placed_on` has the brokers of each partition, instead of the two numbers."""
+    assignments = [{"partition_index": index, "broker_ids": list(ids)} for index, ids in enumerate(placed_on)]
     topic = {
         "name": name,
-        "num_partitions": partitions,
-        "replication_factor": replication_factor,
-        "assignments": [],
+        "num_partitions": -1 if placed_on else partitions,
+        "replication_factor": -1 if placed_on else replication_factor,
+        "assignments": assignments,
         "configs": [],
     }
     answer = ask(broker, ApiKey.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 10_000, "validate_only": False})

@@ -58,3 +58,27 @@ def test_log_that_ends_below_a_shown_watermark_is_found() -> None:
     written.final(PLACE, (0, "a"))
     (problem,) = check_watermarks(written.history)
     assert "was shown 3 as the high watermark of plain-0 at 3.000 s, and the log ends at 1" in problem
+
+
+def test_what_a_reader_held_back_over_a_loss_of_power_is_excused() -> None:
+    written = Written("plain")
+    written.sent(PLACE, "a")
+    written.power_loss()
+    written.sent(PLACE, "b")
+    written.shown(PLACE, 0, 1, (0, "b"), by="reader-2", epoch=2)
+    written.shown(PLACE, 0, 1, (0, "a"), high_watermark=3)
+    written.final(PLACE, later=records((0, "b"), epoch=2))
+    assert not list(check_seen_records(written.history))
+    assert not list(check_watermarks(written.history))
+
+
+def test_record_that_was_sent_after_the_loss_of_power_is_not_excused() -> None:
+    written = Written("plain")
+    written.power_loss()
+    written.sent(PLACE, "a")
+    written.shown(PLACE, 0, 1, (0, "a"), high_watermark=3)
+    written.final(PLACE, later=records((0, "b"), epoch=2))
+    (changed,) = check_seen_records(written.history)
+    assert "is b'b' in epoch 2 at the end; no loss of power explains it" in changed
+    (short,) = check_watermarks(written.history)
+    assert "the log ends at 1; no loss of power explains it" in short

@@ -45,7 +45,11 @@ class PowerLosses:
 
     def objection(self, client: str, at: float, partition: TopicPartition, offset: Offset) -> str | None:
         """Why no loss of power explains that this record is gone, of which the client was told; None when one does."""
-        lost_at = self._lost_at(partition, self._delays.given_after(client, at), at)
+        return self.objection_between(self._delays.given_after(client, at), at, partition, offset)
+
+    def objection_between(self, since: float, until: float, partition: TopicPartition, offset: Offset) -> str | None:
+        """The same, where the broker told of the record at some moment in between."""
+        lost_at = self._lost_at(partition, since, until)
         if lost_at is None:
             return "no loss of power explains it"
         survivors = self._survivors.get(partition)

@@ -7,7 +7,6 @@ and compaction remove may be gone, but nothing else ever stands at that offset.
 from collections.abc import Iterator
 
 from barnabas.base.ids import Offset, TopicPartition
-from barnabas.sim.checkers.delays import Delays
 from barnabas.sim.checkers.guarantees import (
     damaged_partitions,
     deleted_topics,
@@ -16,13 +15,14 @@ from barnabas.sim.checkers.guarantees import (
     trimmed_topics,
 )
 from barnabas.sim.checkers.power_loss import PowerLosses
+from barnabas.sim.checkers.readings import Readings
 from barnabas.sim.histories.events import History, Shown, ShownRecord
 
 _Seen = dict[tuple[TopicPartition, Offset], tuple[ShownRecord, Shown]]
 
 
 def check_seen_records(history: History) -> Iterator[str]:
-    losses, delays = PowerLosses(history), Delays(history)
+    losses, readings = PowerLosses(history), Readings(history)
     damaged, deleted = damaged_partitions(history), deleted_topics(history)
     seen: _Seen = {}
     for event in history.of(Shown):
@@ -33,18 +33,18 @@ def check_seen_records(history: History) -> Iterator[str]:
             first, first_event = seen.setdefault(place, (record, event))
             if first == record:
                 continue
-            given_at = delays.given_after(first_event.client, first_event.at)
-            if not losses.happened(event.partition, given_at, event.at):
+            since = min(readings.given_after(first_event), readings.given_after(event))  # in either order
+            if not losses.happened(event.partition, since, event.at):
                 yield (
                     f"{_what(first, first_event)} was {record.value!r} in epoch {record.leader_epoch} when "
                     f"{event.client} was shown it at {event.at:.3f} s"
                 )
             seen[place] = (record, event)
     if history.is_complete:
-        yield from _gone(history, seen, losses)
+        yield from _gone(history, seen, losses, readings)
 
 
-def _gone(history: History, seen: _Seen, losses: PowerLosses) -> Iterator[str]:
+def _gone(history: History, seen: _Seen, losses: PowerLosses, readings: Readings) -> Iterator[str]:
     settings, trimmed = history.topic_settings(), trimmed_topics(history)
     stored = {partition: {one.offset: one for one in log.records} for partition, log in history.final.items()}
     for (partition, offset), (record, event) in seen.items():
@@ -61,7 +61,10 @@ def _gone(history: History, seen: _Seen, losses: PowerLosses) -> Iterator[str]:
         else:
             is_gone = True
             end = f"is {final.value!r} in epoch {final.leader_epoch} at the end"
-        if is_gone and (objection := losses.objection(event.client, event.at, partition, offset)):
+        if not is_gone:
+            continue
+        objection = losses.objection_between(readings.given_after(event), event.at, partition, offset)
+        if objection:
             yield f"{_what(record, event)} {end}; {objection}"
 
 

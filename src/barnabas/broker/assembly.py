@@ -51,13 +51,14 @@ from barnabas.groups.measures import measure_groups
 from barnabas.metadata.deletions import Deletions
 from barnabas.metadata.embedded import EmbeddedMetadata
 from barnabas.metadata.identity import ProducerIds, ensure_layout, next_broker_id
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image import ClusterImage, RegisteredBroker
 from barnabas.net.server import Server
 from barnabas.replication.admission import Admission
 from barnabas.replication.fetcher import Address, FollowerSide
 from barnabas.replication.flushing import Flusher
 from barnabas.replication.following import Following
 from barnabas.replication.log_starts import LogStarts
+from barnabas.replication.lost_leaders import LostLeaders
 from barnabas.replication.partition import Partition
 from barnabas.replication.proposals import Proposals, Proposed
 from barnabas.replication.replicas import Replicas
@@ -339,7 +340,11 @@ def _follower_side(site: Site, cluster: Cluster, logs: LogManager, flusher: Flus
         endpoint = cluster.history.image.endpoint(broker_id, config.inter_broker_listener)
         return None if endpoint is None else Address(endpoint.host, endpoint.port)
 
-    side = FollowerSide(site.node_id, parts.network, parts.clock, address_of, config.fetcher_settings())
+    def broker_of(broker_id: int) -> RegisteredBroker | None:
+        return cluster.history.image.brokers.get(broker_id)
+
+    lost_leaders = LostLeaders(parts.clock, broker_of, config.zookeeper_session_timeout_ms / 1000)
+    side = FollowerSide(site.node_id, parts.network, parts.clock, address_of, config.fetcher_settings(), lost_leaders)
     side.flush = flusher.flush
     side.on_failure = logs.on_log_failure
     return side
@@ -362,7 +367,7 @@ def _make_proposals(site: Site, cluster: Cluster, replicas: Replicas) -> Proposa
         return registered is None or registered.epoch > broker_epoch
 
     proposals = Proposals(site.parts.clock, replicas.with_followers, lag_ms_max, alter, is_over)
-    replicas.on_joinable = proposals.add
+    replicas.on_joinable, replicas.on_taken_out = proposals.add, proposals.taken_out
     return proposals
 
 

@@ -42,6 +42,7 @@ class Channel(FrameReceiver):
         self._can_write = asyncio.Event()
         self._can_write.set()
         self._lost = asyncio.Event()
+        self.on_lost: Callable[[], None] | None = None
         self._is_closed = False
         self._reason = "it was closed here"
 
@@ -57,10 +58,15 @@ class Channel(FrameReceiver):
         buffers: ReceiveBuffers | None = None,
         reply_bytes_max: int = 2**31 - 1,
         in_flight_max: int = 5,
+        on_lost: Callable[[], None] | None = None,
     ) -> "Channel":
-        """ConnectFailed when there is no connection in time. Channels of one loop may share their buffers."""
+        """ConnectFailed when there is no connection in time. Channels of one loop may share their buffers.
+
+        `on_lost` is called when the other side has ended the connection, before anybody else is told.
+        """
         name = address_text(host, port)
         channel = cls(name, buffers or ReceiveBuffers(), reply_bytes_max, in_flight_max)
+        channel.on_lost = on_lost
         try:
             async with asyncio.timeout(timeout_seconds):
                 await network.connect(host, port, channel, tls)
@@ -162,6 +168,8 @@ class Channel(FrameReceiver):
         if not self._is_closed:
             self._is_closed = True
             self._reason = str(exc) if exc is not None else _PEER_CLOSED
+            if self.on_lost is not None:
+                self.on_lost()
         self._drop_received()
         self._can_write.set()
         while self._in_flight:

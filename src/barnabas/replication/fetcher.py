@@ -18,6 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -25,9 +26,10 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import DiskFailed, InvalidRecords
 from barnabas.base.ids import LeaderEpoch, Offset, TopicPartition
 from barnabas.net.channel import Channel
-from barnabas.net.errors import ChannelClosed, NetworkFailed
+from barnabas.net.errors import ChannelClosed, ConnectFailed, ConnectRefused, NetworkFailed
 from barnabas.net.stream import Network
 from barnabas.replication.follower import Answer, Append, Asked, StartOver, Stop, Truncate, Wait, decide, next_fetch
+from barnabas.replication.lost_leaders import LostLeaders
 from barnabas.storage.log.epochs import EpochEnd
 from barnabas.storage.log.log import Log
 from barnabas.wire.apis import ApiKey
@@ -104,6 +106,7 @@ class FollowerSide:
         clock: Clock,
         address_of: Callable[[int], Address | None],
         settings: FetcherSettings,
+        lost_leaders: LostLeaders,
     ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = -1
@@ -112,6 +115,7 @@ class FollowerSide:
         self.clock = clock
         self.address_of = address_of
         self.settings = settings
+        self.lost_leaders = lost_leaders
         self.cut: Callable[[Followed, Offset], None] = lambda followed, offset: None
         """Cuts a log that has left the leader's; it is followed again afterwards."""
         self.restart: Callable[[Followed, Offset], None] = lambda followed, offset: None
@@ -192,9 +196,21 @@ class Fetcher:
         address = side.address_of(self._leader_id)
         if address is None:
             raise ChannelClosed(f"broker {self._leader_id} is not registered")
-        channel = await Channel.connect(
-            side.network, address.host, address.port, timeout_seconds=_CONNECT_SECONDS, in_flight_max=_IN_FLIGHT_MAX
-        )
+        try:
+            channel = await Channel.connect(
+                side.network,
+                address.host,
+                address.port,
+                timeout_seconds=_CONNECT_SECONDS,
+                in_flight_max=_IN_FLIGHT_MAX,
+                on_lost=partial(side.lost_leaders.lost, self._leader_id),
+            )
+        except ConnectRefused:
+            raise
+        except ConnectFailed:
+            side.lost_leaders.found(self._leader_id)  # nobody knows whether it lives
+            raise
+        side.lost_leaders.found(self._leader_id)
         try:
             await self._run_session(channel)
         finally:

@@ -26,7 +26,7 @@ epoch that does not diverge proves anything.
 These are rules 7 to 9 of the cluster's design; `tests/model` searches for histories that break them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -210,6 +210,10 @@ class LeaderState:
             return False
         follower.fetched(fetch, self.own_end)
         return self._advance()
+
+    def is_proposed(self, isr: Collection[int]) -> bool:
+        """Whether these are the members that this leader has asked for."""
+        return self._sent is not None and self._sent.proposal.isr.keys() == set(isr)
 
     def told(self, state: CommittedState) -> bool:
         """What the controller has written; older news are dropped.

@@ -59,6 +59,7 @@ class Partition(PartitionReading):
         "_log",
         "_on_failure",
         "_on_joinable",
+        "_on_taken_out",
         "_own_end",
         "_refusal",
         "_start_waiters",
@@ -90,11 +91,13 @@ class Partition(PartitionReading):
         flush: Callable[[TopicPartition], None] = lambda name: None,
         on_failure: "Callable[[Partition, DiskFailed], None]" = lambda partition, failure: None,
         on_joinable: "Callable[[Partition], None]" = lambda partition: None,
+        on_taken_out: "Callable[[Partition], None]" = lambda partition: None,
     ) -> None:
         """`flush` starts to sync the log if that is due; `flushed` reports its end.
 
         `on_failure` is called when the disk fails: the owner of the directories decides what becomes of the log.
-        `on_joinable` is called when a follower has caught up that is not in sync.
+        `on_joinable` is called when a follower has caught up that is not in sync, `on_taken_out` when the controller
+        has taken one out of the ISR unasked.
         """
         self.name = name
         self.topic_id = topic_id
@@ -103,6 +106,7 @@ class Partition(PartitionReading):
         self._flush = flush
         self._on_failure = on_failure
         self._on_joinable = on_joinable
+        self._on_taken_out = on_taken_out
         self.traffic = log.traffic
         self.is_internal = is_internal
         self.is_closed = False
@@ -146,7 +150,11 @@ class Partition(PartitionReading):
         if self._followers is None:
             self._begin(grant)
         else:
-            self._followers.told(self._committed_state(grant))
+            state, followers = self._committed_state(grant), self._followers
+            is_taken_out = followers.state.isr.keys() > state.isr.keys() and not followers.is_proposed(state.isr)
+            followers.told(state)
+            if is_taken_out:
+                self._on_taken_out(self)
         self._look_who_is_in_sync()
 
     def _begin(self, grant: Grant) -> None:

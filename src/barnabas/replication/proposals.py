@@ -9,6 +9,7 @@ every half of `replica.lag.time.max.ms`). What becomes of it:
 | refused for good | it is over: `Partition.refused`; the next one of this partition waits a moment |
 | none, another controller's, or the state has moved on | it is sent again until the image settles it |
 
+A follower that the controller has taken out unasked waits a moment, too (`taken_out`).
 Without that moment every fetch of a follower that the controller does not want in sync would cause another request.
 `leader` has the rules, and why a copy that may be under way is never forgotten.
 
@@ -32,6 +33,9 @@ logger = logging.getLogger(__name__)
 _TOGETHER_MAX: Final = 500
 _AGAIN_SECONDS: Final = 0.5
 _REFUSED_SECONDS: Final = 0.1
+_TAKEN_OUT_SECONDS: Final = 1.0
+"""The controller has taken a member out, mostly because its broker stops. To propose it at once would be in vain, and
+if the controller is what stops, nobody would say so: what is proposed counts until there is an answer."""
 _WAIT_SECONDS_MIN: Final = 0.001
 """A timer may fire a little early, by another clock: then there is nothing to do yet."""
 _UNSETTLED: Final = frozenset(
@@ -90,6 +94,11 @@ class Proposals:
         if partition not in self._refused:
             self._due[partition] = None
             self._is_due.set()
+
+    def taken_out(self, partition: Partition) -> None:
+        """The controller has taken members out that this leader did not propose to take out."""
+        self._refused[partition] = self._clock.monotonic() + _TAKEN_OUT_SECONDS
+        self._is_due.set()
 
     def brokers_changed(self) -> None:
         """Followers that were not proposed, because they seemed to be gone, may be registered now."""

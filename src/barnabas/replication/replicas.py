@@ -38,6 +38,7 @@ from barnabas.metadata.image import ClusterImage, Topic
 from barnabas.metadata.image import Partition as PartitionImage
 from barnabas.replication.following import Following
 from barnabas.replication.leader import UNKNOWN_EPOCH, Grant
+from barnabas.replication.lost_leaders import LostLeaders
 from barnabas.replication.partition import Partition
 from barnabas.replication.tick import AppendTick
 from barnabas.replication.topic_removal import SLICE_LENGTH, TopicRemoval, names_of
@@ -86,6 +87,8 @@ class Replicas:
         self._on_failure = on_failure
         self.on_joinable: Callable[[Partition], None] = lambda partition: None
         """Called when a follower of a partition has caught up that is not in sync."""
+        self.on_taken_out: Callable[[Partition], None] = lambda partition: None
+        """Called when the controller has taken one out of the ISR unasked."""
         self.leaderships_begun = self.isr_shrinks = self.isr_expansions = 0
         """How often, of partitions that are led here."""
         self._following = following
@@ -128,6 +131,11 @@ class Replicas:
     def with_followers(self) -> list[Partition]:
         """Those that are led here, and are on other brokers, too."""
         return [one for one in self._partitions.values() if one.has_followers]
+
+    @property
+    def lost_leaders(self) -> LostLeaders | None:
+        """Brokers that lead what this one follows, and seem to be gone; None when it follows nobody."""
+        return self._following.side.lost_leaders if self._following else None
 
     # -- finding -------------------------------------------------------------------------------------------------
 
@@ -487,6 +495,7 @@ class Replicas:
             flush=self._flush,
             on_failure=self._on_failure,
             on_joinable=self.on_joinable,
+            on_taken_out=self.on_taken_out,
         )
         if self._ungranted is not None and not self._is_granted(one):
             partition.refuse_appends(self._ungranted)

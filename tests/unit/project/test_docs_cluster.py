@@ -7,9 +7,12 @@ their place among the replicas of a partition.
 import re
 from pathlib import Path
 
+from confluent_kafka.admin import AdminClient
+
 from barnabas.cli.local_cluster.cluster_directory import common_texts
 from barnabas.testing import Cluster
 from tests.support.command_line import run_line
+from tests.support.kafka import wait_until
 from tests.unit.project.test_docs_commands import CONSOLE, fill_lines, without_what_changes
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "cluster.md"
@@ -40,6 +43,8 @@ def test_examples_in_cluster_page_give_what_the_page_says() -> None:
             leader = cluster.leader_of("orders")
             assert leader is not None
             leader.kill()
+            admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+            wait_until(lambda: leader.id not in admin.list_topics(timeout=60).brokers, "a list without it", 60)
             return ""
 
         filled = fill_lines(page, run)

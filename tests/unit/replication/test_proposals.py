@@ -117,3 +117,35 @@ async def test_follower_that_lags_is_left_out() -> None:
     await until(lambda: bool(controller.asked))
     assert controller.asked == [{BROKER: 0, 2: 0}]
     task.cancel()
+
+
+@scenario
+async def test_follower_that_the_controller_has_taken_out_is_not_proposed_at_once() -> None:
+    """Its broker stops, mostly. Proposed, it would count until the controller answers, which may be what stops."""
+    led, controller = LedPartition((BROKER, 2, 3), REPLICAS), Controller()
+    proposals = proposals_of(led, controller)
+    task = asyncio.create_task(proposals.run())
+    caught_up(led, 2)
+    caught_up(led, 3)
+    proposals.taken_out(led.partition)
+    led.partition.lead(grant((BROKER, 2), REPLICAS, 1))
+    caught_up(led, 3)
+    proposals.add(led.partition)
+    await asyncio.sleep(0.01)
+    assert controller.asked == []
+    told = led.append()
+    await asyncio.sleep(0)
+    led.partition.fetched_by(Fetched(2, 70, 1, 0, led.clock.steady_ms()))
+    assert told.outcome == "committed", "broker 3 does not count"
+    task.cancel()
+
+
+@scenario
+async def test_partition_tells_of_members_that_were_taken_out_unasked() -> None:
+    led = LedPartition((BROKER, 2, 3), REPLICAS)
+    told: list[Partition] = []
+    led.partition._on_taken_out = told.append
+    led.partition.lead(grant((BROKER, 2), REPLICAS, 1))
+    assert told == [led.partition]
+    led.partition.lead(grant((BROKER, 2, 3), REPLICAS, 2))
+    assert told == [led.partition], "members that join are no such news"

@@ -6,6 +6,8 @@
   the cluster.
 - Brokers are told by the addresses of the listener that the request came in through. What is listed is served here, so
   that a client can use it at once.
+- A broker that follows others waits for a moment when one of them has just died, so that its answer has the next
+  leaders, and lists the dead one a little longer (`barnabas.replication.lost_leaders`).
 - Not here: a topic that is made because it was asked for is not waited for; the client asks again.
 
 | topics in the request | answer |
@@ -17,7 +19,9 @@
 | ids, from version 12 | those; the others are UNKNOWN_TOPIC_ID |
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
@@ -28,16 +32,19 @@ from barnabas.broker.authorizer import Operation
 from barnabas.broker.auto_creation import AskedTopic
 from barnabas.broker.dispatch import Values
 from barnabas.broker.handlers.operations import NOT_TOLD, cluster_operations, topic_operations
-from barnabas.broker.handlers.topic_views import PartitionViews, broker_addresses, controller_id
+from barnabas.broker.handlers.topic_views import BrokerAddress, PartitionViews, broker_addresses, controller_id
 from barnabas.broker.request import Request
 from barnabas.broker.services import Services
 from barnabas.groups.partitions import OFFSETS_TOPIC
-from barnabas.metadata.image import INTERNAL_TOPICS, Topic
+from barnabas.metadata.image import INTERNAL_TOPICS, ClusterImage, Topic
 from barnabas.wire.errors import ErrorCode
 from barnabas.wire.request_views import MetadataRequest, MetadataRequestTopic
 
 _ALL_BY_NULL_FROM: Final = 1
 _BY_ID_FROM: Final = 12
+_LOOK_SECONDS: Final = 0.002
+"""A client often asks because its connection to a leader has broken. Those that this broker has to the same leader
+break in the same moment, and are looked at first (`barnabas.replication.lost_leaders`)."""
 
 
 class MetadataHandler:
@@ -45,6 +52,8 @@ class MetadataHandler:
         self._services = services
 
     async def __call__(self, request: Request, asked: MetadataRequest) -> Values:
+        if self._services.replicas.lost_leaders is not None:
+            await self._look_for_leaders(asked)
         answer = _Answer(self._services, request, asked)
         if asked.topics is None or (not asked.topics and request.version < _ALL_BY_NULL_FROM):
             return answer.values(answer.all())
@@ -61,6 +70,26 @@ class MetadataHandler:
         if ids or None in names:
             return _refused(asked.topics)
         return answer.values(answer.of_names([name for name in names if name is not None]))
+
+    async def _look_for_leaders(self, asked: MetadataRequest) -> None:
+        """Waits for the next leaders of topics that are asked for, where one has just died."""
+        await asyncio.sleep(_LOOK_SECONDS)
+        replicas = self._services.replicas
+        lost = replicas.lost_leaders
+        seconds = 0.0 if lost is None else lost.moment_seconds
+        if not asked.topics or lost is None or seconds <= 0:
+            return
+        names = [one.name for one in asked.topics if one.name is not None]
+        ids = [one.topic_id for one in asked.topics if one.topic_id is not None]
+
+        def are_led(image: ClusterImage) -> bool:
+            topics = (*map(image.topics.get, names), *map(image.topic_by_id, ids))
+            leaders = {one.leader for topic in topics if topic is not None for one in topic.partitions}
+            return all(leader in image.brokers and leader not in lost for leader in leaders)
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await replicas.wait_for(are_led)
 
 
 def _refused(wanted: Iterable[MetadataRequestTopic]) -> Values:
@@ -154,6 +183,15 @@ class _Answer:
     def _operations(self, name: str) -> int:
         return topic_operations(self._services, self._request, name) if self._tells_operations else NOT_TOLD
 
+    def _broker_addresses(self) -> Iterator[BrokerAddress]:
+        listener = self._request.caller.listener
+        yield from broker_addresses(self._services, listener)
+        lost = self._services.replicas.lost_leaders
+        for broker in () if lost is None else lost.still_listed():
+            endpoint = broker.endpoint(listener)
+            if endpoint is not None:
+                yield BrokerAddress(broker.id, endpoint, broker.rack)
+
     def values(self, topics: Iterator[Values]) -> Values:
         operations = NOT_TOLD
         if self._tells_cluster_operations:
@@ -161,7 +199,7 @@ class _Answer:
         return {
             "brokers": [
                 {"node_id": one.id, "host": one.endpoint.host, "port": one.endpoint.port, "rack": one.rack}
-                for one in broker_addresses(self._services, self._request.caller.listener)
+                for one in self._broker_addresses()
             ],
             "cluster_id": self._services.cluster_id,
             "controller_id": controller_id(self._services),

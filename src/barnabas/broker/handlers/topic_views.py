@@ -1,10 +1,10 @@
 """How topics, partitions and brokers look from outside, for Metadata and its younger relatives.
 
 A partition that this broker should lead and whose directory is offline is shown without a leader: there is nobody to
-send a request to.
+send a request to. So is one whose leader has just died, as far as this broker sees.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 from barnabas.broker.dispatch import Values
@@ -42,6 +42,7 @@ class PartitionViews:
     def __init__(self, services: Services, listener: str) -> None:
         self._services = services
         self._alive = services.image.brokers
+        self._lost: Container[int] = services.replicas.lost_leaders or ()
         self._reachable = {address.id for address in broker_addresses(services, listener)}
 
     def of(self, topic: Topic, partitions: Iterable[Partition]) -> Iterator[Values]:
@@ -57,7 +58,7 @@ class PartitionViews:
             offline.append(own_id)
             leader = NO_LEADER
         error = ErrorCode.NONE
-        if leader not in self._alive:
+        if leader not in self._alive or leader in self._lost:
             error, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
         elif leader not in self._reachable:
             error, leader = ErrorCode.LISTENER_NOT_FOUND, NO_LEADER

@@ -6,11 +6,11 @@ is recorded and is over: whether the failure was allowed is for the checkers to 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, CorruptBatch
 from barnabas.base.ids import Offset, TopicPartition
 from barnabas.client.admin import Admin
 from barnabas.client.broker_connection import ConnectionOptions
@@ -452,8 +452,19 @@ async def _poll(
             recorder.add(ReadFailed(recorder.now, name, str(error)))
             await asyncio.sleep(0.1)
             continue
-        for run in runs:
+        _show_all(runs, recorder, name)
+
+
+def _show_all(runs: Iterable[FetchedRun], recorder: Recorder, name: str) -> None:
+    """A run that cannot be read does not take those with it that came together with it."""
+    damage: CorruptBatch | None = None
+    for run in runs:
+        try:
             recorder.shown(name, run)
+        except CorruptBatch as error:
+            damage = damage or error
+    if damage is not None:
+        raise damage
 
 
 def _role_of(actor: Actor, cluster: Cluster, recorder: Recorder) -> _Role:

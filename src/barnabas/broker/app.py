@@ -332,6 +332,7 @@ class Broker:
         is_alone = len(cluster.history.image.brokers) <= 1
         if is_alone or self.failure is not None or not self.settings.config.controlled_shutdown_enable:
             return
+        core.replicas.expect_stop()
         try:
             async with asyncio.timeout(HAND_OVER_SECONDS):
                 await hand_over(cluster.seat, HAND_OVER_SECONDS)

@@ -31,6 +31,8 @@ class Following:
         self.truncate: Callable[[TopicPartition, Offset], Awaitable[None]] = _nothing
         self.restart: Callable[[TopicPartition, Offset], Awaitable[None]] = _nothing
         """Both follow the partition again at their end, if the image says so."""
+        self.is_ending = False
+        """Whether this broker is about to stop: then it begins to follow nobody, who would propose it as in sync."""
         self._fetchers: dict[int, Fetcher] = {}
         self._followed: dict[TopicPartition, tuple[int, Followed]] = {}
         """With the broker that leads it."""
@@ -48,6 +50,8 @@ class Following:
             if known_leader == leader and followed.leader_epoch == leader_epoch and followed.log is log:
                 return
             self.leave(name)
+        if self.is_ending:
+            return
         followed = Followed(name, topic_id, log, leader_epoch)
         self._followed[name] = leader, followed
         fetcher = self._fetchers.get(leader)

@@ -298,6 +298,11 @@ class Replicas:
         if job.error is not None:
             raise job.error
 
+    def expect_stop(self) -> None:
+        """This broker is about to stop: what it leads now, it will not follow when others lead it."""
+        if self._following is not None:
+            self._following.is_ending = True
+
     def resign_all(self) -> None:
         """Gives up every leadership, granted or taken, for good: the next one has a later epoch.
 

@@ -22,38 +22,20 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 from uuid import UUID
 
-_KEY: Final = 10_001
-
-
-def _number(kafka_type: str, default: int) -> Any:
-    return field(default=default, metadata={"kafka_type": kafka_type})
+from barnabas.wire.own_messages import OwnMessage, flag_field, number_field, numbers_field, text_field
 
 
 def _int32(default: int = 0) -> Any:
-    return _number("int32", default)
+    return number_field("int32", default)
 
 
 def _int64(default: int = 0) -> Any:
-    return _number("int64", default)
+    return number_field("int64", default)
 
 
-def _numbers(kafka_type: str) -> Any:
-    return field(default=(), metadata={"kafka_type": kafka_type})
-
-
-def _text() -> Any:
-    return field(default="", metadata={"kafka_type": "string"})
-
-
-def _flag() -> Any:
-    return field(default=False, metadata={"kafka_type": "bool"})
-
-
-class _Version0:
+class _Version0(OwnMessage):
     __slots__ = ()
-    __version__: ClassVar[int] = 0
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[int] = _KEY
+    __api_key__: ClassVar[int] = 10_001
 
 
 class _Version1(_Version0):
@@ -80,9 +62,9 @@ class FetchImageRequestV0(_Version0):
 
 @dataclass(frozen=True, kw_only=True)
 class ImageEndpointV0(_Version0):
-    listener: str = _text()
-    protocol: str = _text()
-    host: str = _text()
+    listener: str = text_field()
+    protocol: str = text_field()
+    host: str = text_field()
     port: int = _int32()
 
 
@@ -100,32 +82,32 @@ class ImagePartitionV0(_Version0):
     leader: int = _int32(-1)
     leader_epoch: int = _int32(-1)
     partition_epoch: int = _int32(-1)
-    is_recovering: bool = _flag()
-    replicas: tuple[int, ...] = _numbers("int32")
-    adding: tuple[int, ...] = _numbers("int32")
-    removing: tuple[int, ...] = _numbers("int32")
-    isr: tuple[int, ...] = _numbers("int32")
-    isr_epochs: tuple[int, ...] = _numbers("int64")
+    is_recovering: bool = flag_field()
+    replicas: tuple[int, ...] = numbers_field("int32")
+    adding: tuple[int, ...] = numbers_field("int32")
+    removing: tuple[int, ...] = numbers_field("int32")
+    isr: tuple[int, ...] = numbers_field("int32")
+    isr_epochs: tuple[int, ...] = numbers_field("int64")
     """The broker epoch of each member of the ISR; empty where none was written."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageTopicV0(_Version0):
-    name: str = _text()
+    name: str = text_field()
     topic_id: UUID | None = field(default=None, metadata={"kafka_type": "uuid"})
-    is_whole: bool = _flag()
+    is_whole: bool = flag_field()
     partitions: tuple[ImagePartitionV0, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageConfigV0(_Version0):
-    name: str = _text()
-    value: str = _text()
+    name: str = text_field()
+    value: str = text_field()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageTopicConfigsV0(_Version0):
-    name: str = _text()
+    name: str = text_field()
     configs: tuple[ImageConfigV0, ...] = ()
 
 
@@ -138,11 +120,11 @@ class ImageBrokerConfigsV0(_Version0):
 
 @dataclass(frozen=True, kw_only=True)
 class FetchImageResponseV0(_Version0):
-    error_code: int = _number("error_code", 0)
+    error_code: int = number_field("error_code", 0)
     controller_id: int = _int32(-1)
     controller_epoch: int = _int32(-1)
     position: int = _int64(-1)
-    is_whole: bool = _flag()
+    is_whole: bool = flag_field()
     brokers: tuple[ImageBrokerV0, ...] = ()
     topics: tuple[ImageTopicV0, ...] = ()
     topic_configs: tuple[ImageTopicConfigsV0, ...] = ()
@@ -162,9 +144,9 @@ class ImageBrokerV1(ImageBrokerV0, _Version1):
 
 @dataclass(frozen=True, kw_only=True)
 class ImageTopicV1(_Version1):
-    name: str = _text()
+    name: str = text_field()
     topic_id: UUID | None = field(default=None, metadata={"kafka_type": "uuid"})
-    is_whole: bool = _flag()
+    is_whole: bool = flag_field()
     partition_count: int = _int32()
 
 
@@ -175,13 +157,13 @@ class ImageBlockV1(_Version1):
     Fields that are lists stand in `brokers` and `epochs`, with their lengths in `counts`.
     """
 
-    numbers: tuple[int, ...] = _numbers("int32")
+    numbers: tuple[int, ...] = numbers_field("int32")
     """index, leader, leader epoch, partition epoch, is recovering, minimum of replicas in sync (-1: not known)"""
-    counts: tuple[int, ...] = _numbers("int16")
+    counts: tuple[int, ...] = numbers_field("int16")
     """The lengths of each column of lists; one for each of them when the lists of no column differ in length."""
-    brokers: tuple[int, ...] = _numbers("int32")
+    brokers: tuple[int, ...] = numbers_field("int32")
     """replicas, adding, removing, isr, elr"""
-    epochs: tuple[int, ...] = _numbers("int64")
+    epochs: tuple[int, ...] = numbers_field("int64")
     """those of isr, of elr"""
 
 
@@ -189,19 +171,19 @@ class ImageBlockV1(_Version1):
 class ImageBlockV2(ImageBlockV1, _Version2):
     """Replicas are seldom offline: each of them is named by its place in all three lists."""
 
-    offline_places: tuple[int, ...] = _numbers("int32")
+    offline_places: tuple[int, ...] = numbers_field("int32")
     """Which partition of the block has it."""
-    offline_brokers: tuple[int, ...] = _numbers("int32")
-    offline_epochs: tuple[int, ...] = _numbers("int64")
+    offline_brokers: tuple[int, ...] = numbers_field("int32")
+    offline_epochs: tuple[int, ...] = numbers_field("int64")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FetchImageResponseV1(_Version1):
-    error_code: int = _number("error_code", 0)
+    error_code: int = number_field("error_code", 0)
     controller_id: int = _int32(-1)
     controller_epoch: int = _int32(-1)
     position: int = _int64(-1)
-    is_whole: bool = _flag()
+    is_whole: bool = flag_field()
     brokers: tuple[ImageBrokerV1, ...] = ()
     topics: tuple[ImageTopicV1, ...] = ()
     blocks: tuple[ImageBlockV1, ...] = ()
@@ -216,11 +198,11 @@ class FetchImageRequestV2(FetchImageRequestV0, _Version2):
 
 @dataclass(frozen=True, kw_only=True)
 class FetchImageResponseV2(_Version2):
-    error_code: int = _number("error_code", 0)
+    error_code: int = number_field("error_code", 0)
     controller_id: int = _int32(-1)
     controller_epoch: int = _int32(-1)
     position: int = _int64(-1)
-    is_whole: bool = _flag()
+    is_whole: bool = flag_field()
     brokers: tuple[ImageBrokerV1, ...] = ()
     topics: tuple[ImageTopicV1, ...] = ()
     blocks: tuple[ImageBlockV2, ...] = ()

@@ -6,27 +6,21 @@ and write them.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 from uuid import UUID
 
-_KEY: Final = 10_002
+from barnabas.wire.own_messages import OwnMessage, number_field, numbers_field
 
 
-def _number(kafka_type: str, default: int) -> Any:
-    return field(default=default, metadata={"kafka_type": kafka_type})
-
-
-class _Version0:
+class _Version0(OwnMessage):
     __slots__ = ()
-    __version__: ClassVar[int] = 0
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[int] = _KEY
+    __api_key__: ClassVar[int] = 10_002
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogInfoTopicV0(_Version0):
     topic_id: UUID | None = field(default=None, metadata={"kafka_type": "uuid"})
-    partitions: tuple[int, ...] = field(default=(), metadata={"kafka_type": "int32"})
+    partitions: tuple[int, ...] = numbers_field("int32")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +30,11 @@ class ReplicaLogInfoRequestV0(_Version0):
 
 @dataclass(frozen=True, kw_only=True)
 class LogInfoPartitionV0(_Version0):
-    partition_index: int = _number("int32", 0)
-    error_code: int = _number("error_code", 0)
-    last_epoch: int = _number("int32", -1)
+    partition_index: int = number_field("int32", 0)
+    error_code: int = number_field("error_code", 0)
+    last_epoch: int = number_field("int32", -1)
     """Of the last record; -1 in a log that never had one."""
-    end_offset: int = _number("int64", -1)
+    end_offset: int = number_field("int64", -1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +45,8 @@ class LogInfoAnswerV0(_Version0):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaLogInfoResponseV0(_Version0):
-    error_code: int = _number("error_code", 0)
-    broker_epoch: int = _number("int64", -1)
+    error_code: int = number_field("error_code", 0)
+    broker_epoch: int = number_field("int64", -1)
     """Of the registration in which this is so."""
     topics: tuple[LogInfoAnswerV0, ...] = ()
 

@@ -6,39 +6,33 @@ the registration that it names. Its classes have the form of kio's, so that `rea
 """
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 from uuid import UUID
 
-_KEY: Final = 10_004
+from barnabas.wire.own_messages import OwnMessage, number_field, numbers_field
 
 
-def _number(kafka_type: str, default: int) -> Any:
-    return field(default=default, metadata={"kafka_type": kafka_type})
-
-
-class _Version0:
+class _Version0(OwnMessage):
     __slots__ = ()
-    __version__: ClassVar[int] = 0
-    __flexible__: ClassVar[bool] = True
-    __api_key__: ClassVar[int] = _KEY
+    __api_key__: ClassVar[int] = 10_004
 
 
 @dataclass(frozen=True, kw_only=True)
 class OfflineTopicV0(_Version0):
     topic_id: UUID | None = field(default=None, metadata={"kafka_type": "uuid"})
-    partitions: tuple[int, ...] = field(default=(), metadata={"kafka_type": "int32"})
+    partitions: tuple[int, ...] = numbers_field("int32")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOfflineReplicasRequestV0(_Version0):
-    broker_id: int = _number("int32", -1)
-    broker_epoch: int = _number("int64", -1)
+    broker_id: int = number_field("int32", -1)
+    broker_epoch: int = number_field("int64", -1)
     topics: tuple[OfflineTopicV0, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOfflineReplicasResponseV0(_Version0):
-    error_code: int = _number("error_code", 0)
+    error_code: int = number_field("error_code", 0)
 
 
 OFFLINE_REPLICA_REQUESTS: Final = (ReportOfflineReplicasRequestV0,)

@@ -93,7 +93,7 @@ def registration(broker_id: int, **additions: Any) -> tuple[bytes, dict[str, Any
         "jmx port": 9999,
         "rack": "rack-a",
         "endpoints": [["CLIENT", "SASL_SSL", "host-1", 9092], ["INTERNAL", "PLAINTEXT", "::1", 9093]],
-        "features": {BARNABAS: [0, 1]} if additions else {},
+        "features": {BARNABAS: [BARNABAS_VERSIONS.min_version, BARNABAS_VERSIONS.max_version]} if additions else {},
     }
     return ours.encode(), understood
 

@@ -50,7 +50,7 @@ def test_chroot_with_a_broker_of_kafka_is_refused() -> None:
 def test_chroot_with_a_broker_of_another_age_is_refused() -> None:
     async def scenario(cluster: MetadataCluster) -> None:
         await replace_registration(cluster, ours(1, VersionRange(3, 4)).encode())
-        with pytest.raises(ForeignBrokers, match="versions 3 to 4 of the feature barnabas, this one 0 to 1"):
+        with pytest.raises(ForeignBrokers, match="versions 3 to 4 of the feature barnabas, this one 0 to 2"):
             await refuse_foreign_brokers(cluster.session)
 
     run_in_cluster(scenario)

@@ -49,7 +49,7 @@ def test_what_is_left_out_is_named() -> None:
 
 
 def test_every_addition_has_a_row() -> None:
-    state = {"isr_epochs", "elr", "elr_epochs", "min_insync_replicas"}
+    state = {"isr_epochs", "elr", "elr_epochs", "min_insync_replicas", "offline", "offline_epochs"}
     registration = {"previous_epoch", "intact_since", "directory_ids"}
 
     assert set(first_cells(section("What the additions mean"))) == state | registration

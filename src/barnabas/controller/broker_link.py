@@ -65,7 +65,7 @@ class BrokerLink:
             return self._channel
 
     async def close(self) -> None:
-        """Whoever asks, or connects for that, is told."""
+        """Requests that wait, or that wait for the connection, fail with ChannelClosed."""
         self._is_closed = True
         if self._channel is not None:
             await self._channel.close()

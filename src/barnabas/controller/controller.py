@@ -269,7 +269,7 @@ class Controller:
 
 @contextmanager
 def _unknown_outcome() -> Iterator[None]:
-    """Whoever asked is told nothing that could be wrong."""
+    """Answers NOT_CONTROLLER when it is not known what was written."""
     try:
         yield
     except (SessionLost, DiskFailed) as error:

@@ -12,7 +12,7 @@ class ControllerOptions:
     rebalance_seconds: float | None = None
     """How often preferred replicas are made leaders again; None: only when somebody asks."""
     imbalance_percent_max: int = 10
-    """Of the partitions that a broker should lead: so many may be led by others."""
+    """How many of the partitions that a broker should lead may be led by others, in percent."""
 
 
 DEFAULT_OPTIONS: Final = ControllerOptions()

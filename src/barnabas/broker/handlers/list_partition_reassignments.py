@@ -1,7 +1,7 @@
 """ListPartitionReassignments, version 0: the partitions to which replicas are being added.
 
 - An addition is told until all of its replicas are in sync together; the partition has them as its replicas meanwhile.
-- Partitions of which nothing is to be told are left out, also those that do not exist. Without topics it is about all.
+- Partitions with nothing to report are left out, also those that do not exist. A request without topics means all.
 """
 
 from collections.abc import Iterable, Iterator

@@ -101,7 +101,7 @@ def bootstrap_of(brokers: Sequence[LocalBroker]) -> str:
 def common_texts(
     given: Mapping[str, str], config: Path | None, zookeeper: str | None, *, brokers: int
 ) -> dict[str, str]:
-    """The settings that all of so many brokers share, checked: a mistake is said before anything starts."""
+    """The settings that all brokers share, checked: a mistake is reported before anything starts."""
     for name in _OWN:
         if name in given:
             raise InvalidSetting(f"--set {name} is not allowed with --brokers: it differs from broker to broker")
